@@ -1,0 +1,1 @@
+"""Schedule → operations → program → text, and back."""

@@ -1,0 +1,1 @@
+"""Makes schedules: constructions, solvers, and the choice among them."""

@@ -1,0 +1,1 @@
+"""One construction a file, each a pure function."""

@@ -1,0 +1,1 @@
+"""Solved templates, kept as data."""

@@ -1,0 +1,1 @@
+"""Readers that turn what people have into topologies and arrivals."""
