@@ -1,4 +1,4 @@
-"""`Completion`: what the ranks still do once the late rank is there, and the partial sums they must hold by then.
+"""`Completion`: what is left to do once the late rank is there, and the partial sums that must be ready then.
 
 Roles 0 … n-2 are the early ranks, role n-1 is the straggler. When it arrives, the owner of chunk c holds the
 partial sum P_c over the early ranks and the straggler its own contribution X_c; afterwards everyone holds
@@ -41,8 +41,8 @@ def log2_ceil(value: int) -> int:
 def least_rounds(ranks: int, chunks: int) -> int:
     """K + ⌈log2 n⌉ - 1: no one-port completion has fewer rounds, even if every early rank holds every P_c.
 
-    Before round K the others have heard of at most K-1 of the straggler's K chunks; round K tells one early rank
-    about the last of them; from then on the number of ranks that know it at most doubles a round.
+    Before round K the others have heard of at most K-1 of the straggler's K chunks; round K tells one early
+    rank about the last of them; from then on the number of ranks that know it at most doubles a round.
     """
     return chunks + log2_ceil(ranks) - 1
 

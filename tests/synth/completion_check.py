@@ -7,7 +7,7 @@ FULL = P | X
 
 
 def judge(completion, ranks, chunks):
-    """Plays the rounds; asserts the port rule, that only what is held is sent, that reduces join disjoint sets."""
+    """Plays the rounds: port rule, only what is held is sent, reduces join disjoint sets, all end full."""
     tr, straggler = completion.transfers, ranks - 1
     held = np.full((ranks, chunks), NOTHING)
     held[straggler] = X
@@ -15,7 +15,7 @@ def judge(completion, ranks, chunks):
         assert -1 <= owner < straggler
         held[slice(0, straggler) if owner == -1 else owner, c] = P
     assert len(completion.owners) == chunks
-    assert not tr.phase.any() and not tr.src_slot.any() and not tr.dst_slot.any()
+    assert not np.any(tr.phase | tr.src_slot | tr.dst_slot)
     assert np.all(tr.src != tr.dst)
     for t, rows in tr.by_round():
         src, dst, chunk, reduce = tr.src[rows], tr.dst[rows], tr.chunk[rows], tr.reduce[rows]

@@ -23,7 +23,8 @@ def test_template_receives_each_slot_once_and_balances_every_age(levels):
     ages = np.arange(2, levels + 2)
     assert len(receives) == 2**levels - 1
     assert [np.sum(receives == a) for a in ages] == [np.sum(sends == a) for a in ages]
-    assert sends[0] == 0 and np.all(sends[1:] >= 2)
+    assert sends[0] == 0
+    assert np.all(sends[1:] >= 2)
     assert np.sum(receives - 1) == (levels - 1) * len(receives)
 
 
