@@ -345,8 +345,8 @@ class Topology(BaseModel):
         pair = next(self.unrouted(), None)
         if pair is not None:
             raise NotApplicable(
-                f"{algorithm} needs a switch or a link between every two GPUs, but on {self.name} GPU {pair[0]} "
-                f"and GPU {pair[1]} have no link; use a topology with a switch, such as "
+                f"{algorithm} needs a switch or a link between every two GPUs, but on {self.name} "
+                f"GPU {pair[0]} and GPU {pair[1]} have no link; use a topology with a switch, such as "
                 f"switch:{self.ranks}@25GB/s"
             )
 
