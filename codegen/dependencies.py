@@ -8,18 +8,19 @@ from latecomer.codegen.operations import Operation, Place
 
 
 def conflicts(operations: Sequence[Operation]) -> list[list[int]]:
-    """For each operation of one rank, the earlier ones it must come after, latest first; may hold implied ones.
+    """For each operation of one rank, the earlier ones it must come after, latest first; may hold implied
+    ones.
 
-    Read after write, write after read, write after write, chunk by chunk; chunk c of `input` and of `output` count
-    as the same memory, so the result holds in place and out of place. O(chunks touched).
+    Read after write, write after read, write after write, chunk by chunk; chunk c of `input` and of
+    `output` count as the same memory, so the result holds in place and out of place. O(chunks touched).
     """
     writer: dict[tuple[bool, int], int] = {}
     readers: dict[tuple[bool, int], list[int]] = {}
     result = []
     for i, op in enumerate(operations):
         waits: set[int] = set()
-        reads = [key for place in op.reads() for key in _keys(place, op.count)]
-        writes = list(_keys(op.dst, op.count)) if op.dst is not None else []
+        reads = [key for place in op.reads() for key in _keys(place, op.length)]
+        writes = list(_keys(op.dst, op.length)) if op.dst is not None else []
         for key in reads:
             if key in writer:
                 waits.add(writer[key])
@@ -39,14 +40,16 @@ def conflicts(operations: Sequence[Operation]) -> list[list[int]]:
 
 def _keys(place: Place, count: int) -> Iterable[tuple[bool, int]]:
     scratch = place.buffer == "scratch"
-    return ((scratch, index) for index in range(place.index, place.index + count))
+    return ((scratch, index) for index in range(place.offset, place.offset + count))
 
 
-def least(waits: Sequence[Sequence[int]], given: Sequence[Sequence[int]] | None = None) -> list[tuple[int, ...]]:
+def least(
+    waits: Sequence[Sequence[int]], given: Sequence[Sequence[int]] | None = None
+) -> list[tuple[int, ...]]:
     """`waits` without what follows from the rest (and from `given`, an order that holds anyway).
 
-    `waits[i]` and `given[i]` are positions below i; `waits[i]` is sorted latest first. Sets of ancestors are bits
-    of an integer: O(edges · operations / 64).
+    `waits[i]` and `given[i]` are positions below i; `waits[i]` is sorted latest first. Sets of ancestors
+    are bits of an integer: O(edges · operations / 64).
     """
     ancestors: list[int] = []
     result = []

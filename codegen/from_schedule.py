@@ -21,20 +21,23 @@ REUSE_LAG = 2
 def operations(schedule: Schedule, *, in_place: bool = False) -> OperationList:
     """The operations of every rank of `schedule`, with the least dependencies and little scratch.
 
-    Before: a schedule that `check` accepts, without branches. After: an `OperationList` with the meaning its module
-    states; transfers of empty chunks are left out, and rows of one (round, src, dst) are one message.
-    Raises `InputError` for a schedule whose course is decided at an arrival. O(transfers · dependencies per rank).
+    Before: a schedule that `check` accepts, without branches. After: an `OperationList` with the meaning
+    its module states; transfers of empty chunks are left out, and rows of one (round, src, dst) are one
+    message. Raises `InputError` for a schedule whose course is decided at an arrival. O(transfers ·
+    dependencies per rank).
     """
     raw = raw_operations(schedule, in_place=in_place)
-    ranks = [allocate(ops, weights, REUSE_LAG) for ops, weights in zip(raw.operations, raw.scratch, strict=True)]
+    pairs = zip(raw.operations, raw.scratch, strict=True)
+    ranks = [allocate(ops, weights, REUSE_LAG) for ops, weights in pairs]
     return OperationList(
         collective=raw.collective, chunks=raw.chunks, stages=raw.stages, in_place=in_place,
-        operations=tuple(with_dependencies(ops) for ops, _ in ranks), scratch=tuple(cells for _, cells in ranks),
+        operations=tuple(with_dependencies(ops) for ops, _ in ranks),
+        scratch=tuple(cells for _, cells in ranks),
     )
 
 
 def raw_operations(schedule: Schedule, *, in_place: bool) -> OperationList:
-    """As `operations`, but every value has scratch cells of its own, and `deps` are empty: what passes start from."""
+    """As `operations`, but every value has scratch cells of its own and `deps` are empty: passes start here."""
     if schedule.branches:
         raise InputError("this schedule decides at the last arrival what follows; "
                          "pick one course first: schedule.resolve(number of pre-work rounds)")
@@ -47,7 +50,8 @@ def raw_operations(schedule: Schedule, *, in_place: bool) -> OperationList:
         number = _round(messages, ranks, schedule, number)
     return OperationList(
         collective=schedule.collective, chunks=schedule.chunks, stages=tuple(stages), in_place=in_place,
-        operations=tuple(tuple(rank.operations) for rank in ranks), scratch=tuple(tuple(rank.cells) for rank in ranks),
+        operations=tuple(tuple(rank.operations) for rank in ranks),
+        scratch=tuple(tuple(rank.cells) for rank in ranks),
     )
 
 
@@ -66,7 +70,7 @@ _Message = tuple[tuple[int, int], list[_Row]]
 
 
 def _rounds(schedule: Schedule) -> Iterator[list[_Message]]:
-    """The messages of each round in the order of their first rows; a message's rows are sorted to make long runs."""
+    """The messages of each round in the order of their first rows; a message's rows sorted for long runs."""
     binding, weights = schedule.binding, schedule.chunks.weights
     rows = map(_Row._make, zip(*(column.tolist() for column in schedule.transfers.columns()), strict=True))
     for _, in_round in groupby(rows, key=lambda row: row.round):
@@ -76,7 +80,7 @@ def _rounds(schedule: Schedule) -> Iterator[list[_Message]]:
                 messages.setdefault((binding[row.src], binding[row.dst]), []).append(row)
         for of_message in messages.values():
             if len(of_message) > 1:
-                of_message.sort(key=lambda row: (row.phase, row.reduce, row.src_slot, row.dst_slot, row.chunk))
+                of_message.sort(key=lambda r: (r.phase, r.reduce, r.src_slot, r.dst_slot, r.chunk))
         yield list(messages.items())
 
 
@@ -127,8 +131,8 @@ class _Rank:
         straight = not later and not first.reduce and first.dst_slot == ACCUMULATOR
         cell = -1 if straight else self.fresh(run)
         dst = Place("output", first.chunk) if straight else Place("scratch", cell)
-        self.operations.append(Operation("receive", source, message, first.round, first.phase, stage, first.chunk,
-                                         len(run), None, None, dst))
+        self.operations.append(Operation(
+            "receive", source, message, first.round, first.phase, stage, first.chunk, len(run), None, None, dst))
         if straight:
             self.written.update(row.chunk for row in run)
             return
@@ -140,7 +144,7 @@ class _Rank:
             self.apply(received)
 
     def apply(self, received: _Received) -> None:
-        """Add or copy a received run to its slots; a replaced or first filled relay slot just takes the cells over."""
+        """Add or copy a received run to its slots; a relay slot that is not added to just takes over the cells."""
         for cell, part in self._parts(received):
             first = part[0]
             held = self.place(first.chunk, first.dst_slot)
@@ -152,7 +156,8 @@ class _Rank:
                 self.operations.append(
                     Operation("reduce", LOCAL, *common, held, arrived, dst, (), received.source))
             elif to_accumulator:
-                self.operations.append(Operation("copy", LOCAL, *common, arrived, None, output, (), received.source))
+                self.operations.append(
+                    Operation("copy", LOCAL, *common, arrived, None, output, (), received.source))
             else:
                 self.slots |= {(row.chunk, row.dst_slot): cell + i for i, row in enumerate(part)}
             if to_accumulator:
@@ -163,7 +168,7 @@ class _Rank:
         cell, part, before = received.cell, list[_Row](), object()
         for i, row in enumerate(received.run):
             held = self.place(row.chunk, row.dst_slot)
-            key = held and (held.buffer, held.index - row.chunk)
+            key = held and (held.buffer, held.offset - row.chunk)
             if part and key != before:
                 yield cell, part
                 cell, part = received.cell + i, []
@@ -181,7 +186,8 @@ class _Rank:
 
 def _round(messages: list[_Message], ranks: list[_Rank], schedule: Schedule, number: int) -> int:
     """Append one round's operations; returns the next message number."""
-    last_read = {(pair[0], row.chunk, row.src_slot): i for i, (pair, rows) in enumerate(messages) for row in rows}
+    last_read = {(pair[0], row.chunk, row.src_slot): i
+                 for i, (pair, rows) in enumerate(messages) for row in rows}
     for i, ((src, dst), rows) in enumerate(messages):
         sender, receiver = ranks[src], ranks[dst]
         for run in _runs(rows, sender):
@@ -189,8 +195,9 @@ def _round(messages: list[_Message], ranks: list[_Rank], schedule: Schedule, num
             later = any(last_read.get((dst, row.chunk, row.dst_slot), -1) > i
                         or (row.chunk, row.dst_slot) in receiver.touched for row in run)
             stage = schedule.phases[first.phase].stage
-            sender.operations.append(Operation("send", dst, number, first.round, first.phase, stage, first.chunk,
-                                               len(run), sender.place(first.chunk, first.src_slot), None, None))
+            sender.operations.append(Operation(
+                "send", dst, number, first.round, first.phase, stage, first.chunk, len(run),
+                sender.place(first.chunk, first.src_slot), None, None))
             receiver.receive(run, src, number, stage, later)
         number += 1
     for _, dst in {pair for pair, _ in messages}:
@@ -199,15 +206,15 @@ def _round(messages: list[_Message], ranks: list[_Rank], schedule: Schedule, num
 
 
 def _runs(rows: list[_Row], sender: _Rank) -> Iterator[list[_Row]]:
-    """Stretches of rows that one operation can move: consecutive chunks, consecutive at the source, of one kind."""
+    """Stretches of rows that one operation can move: of one kind, consecutive chunks and places."""
     run: list[_Row] = []
     before: tuple[object, ...] = ()
     for row in rows:
         src = sender.place(row.chunk, row.src_slot)
         if src is None:
-            raise InputError(f"round {row.round}: role {row.src} sends relay slot {row.src_slot} of chunk {row.chunk}, "
-                             "which holds nothing; run `latecomer check` on the schedule")
-        key = (row.phase, row.reduce, row.src_slot, row.dst_slot, src.buffer, src.index - row.chunk)
+            raise InputError(f"round {row.round}: role {row.src} sends relay slot {row.src_slot} of chunk "
+                             f"{row.chunk}, which holds nothing; run `latecomer check` on the schedule")
+        key = (row.phase, row.reduce, row.src_slot, row.dst_slot, src.buffer, src.offset - row.chunk)
         if run and (key != before or row.chunk != run[-1].chunk + 1):
             yield run
             run = []

@@ -1,32 +1,34 @@
 """`OperationList`: what each rank does, with what it must wait for, and no target's limits.
 
-It lies between a `Schedule` and every target: MSCCL programs, put/signal plans and CUDA programs are lowered from it,
-and the executor runs it. A target adds its own things (threadblocks, channels, semaphores, streams) and nothing about
-meaning.
+It lies between a `Schedule` and every target: MSCCL programs, put/signal plans and CUDA programs are
+lowered from it, and the executor runs it. A target adds its own things (threadblocks, channels, semaphores,
+streams) and nothing about meaning.
 
 What an operation list means
 ----------------------------
-* `send` hands `count` chunks at `src` to `peer`; `receive` puts them at `dst`; `reduce` makes `dst = src (+) other`,
-  in this order of operands; `copy` makes `dst = src`.
-* The k-th message from a to b is received by the k-th receive of b from a. Operations that share a `message` number
-  are one message in pieces (a grouped send, or several puts and one signal), in the same order on both ends.
+* `send` hands `length` chunks at `src` to `peer`; `receive` puts them at `dst`; `reduce` makes `dst = src
+  (+) other`, in this order of operands; `copy` makes `dst = src`.
+* The k-th message from a to b is received by the k-th receive of b from a. Operations that share a
+  `message` number are one message in pieces (a grouped send, or several puts and one signal), in the same
+  order on both ends.
 * An operation may start when the operations in its `deps` (positions in the same rank's list) are done and,
-  where its `stage` is above 0, the arrivals of that stage have happened for its rank; a receive also needs its
-  message. Nothing else orders them. What is written is never read or overwritten by an operation that does not
-  depend on the writer, directly or through others.
-* A place is a buffer and the first chunk in it. `input` holds the rank's contribution and is never written; `output`
-  gets the result. Chunk c of either is chunk c of the schedule, and the list is right whether the two are
-  the same memory or not (with `in_place`, only `output` is used, and starts with the contribution). `scratch` is made
-  of cells that hold one chunk each; relay slots and received partial sums live there.
+  where its `stage` is above 0, the arrivals of that stage have happened for its rank; a receive also needs
+  its message. Nothing else orders them. What is written is never read or overwritten by an operation that
+  does not depend on the writer, directly or through others.
+* A place is a buffer and the first chunk in it. `input` holds the rank's contribution and is never written;
+  `output` gets the result. Chunk c of either is chunk c of the schedule, and the list is right whether the
+  two are the same memory or not (with `in_place`, only `output` is used, and starts with the contribution).
+  `scratch` is made of cells that hold one chunk each; relay slots and received partial sums live there.
 * Sums are made in the order in which the schedule lists them: accumulator first, then what was received.
 
 Why nothing can get stuck, even where a send waits until its receive takes the data (rendezvous)
-------------------------------------------------------------------------------------------------
-Number the messages of the whole schedule by (round, first row). Every rank's list is sorted by that number, an
-operation on received data standing right behind its message or at the end of its round. All `deps` point backwards.
-Take the unfinished message with the least number: at either end all that stands before it in the list is done, by
-induction, so both ends can move it. The same holds if a target runs the list, or any sublists of it, in list order.
-A rank that swaps sends its old value: what it receives before it has sent goes to scratch, and is added after.
+------------------------------------------------------------------------------------------------ Number the
+messages of the whole schedule by (round, first row). Every rank's list is sorted by that number, an
+operation on received data standing right behind its message or at the end of its round. All `deps` point
+backwards. Take the unfinished message with the least number: at either end all that stands before it in the
+list is done, by induction, so both ends can move it. The same holds if a target runs the list, or any
+sublists of it, in list order. A rank that swaps sends its old value: what it receives before it has sent
+goes to scratch, and is added after.
 """
 
 from __future__ import annotations
@@ -46,17 +48,18 @@ LOCAL = -1
 
 
 class Place(NamedTuple):
-    """`count` chunks (or scratch cells) from `index` on, in `buffer`."""
+    """Chunks (or scratch cells) from `offset` on, in `buffer`."""
 
     buffer: Buffer
-    index: int
+    offset: int
 
 
 class Operation(NamedTuple):
     """One thing one rank does; see the module's text.
 
-    `chunk` is the schedule's number of the first chunk moved: chunk … chunk+count-1 say how many elements that is.
-    A `reduce` or `copy` carries the `message` (and in `source` the rank) that brought what it works on.
+    `chunk` is the schedule's number of the first chunk moved: chunk … chunk+length-1 say how many elements
+    that is. A `reduce` or `copy` carries the `message` (and in `source` the rank) that brought what it
+    works on.
     """
 
     kind: Kind
@@ -66,7 +69,7 @@ class Operation(NamedTuple):
     phase: int
     stage: int
     chunk: int
-    count: int
+    length: int
     src: Place | None
     other: Place | None
     dst: Place | None
@@ -74,18 +77,19 @@ class Operation(NamedTuple):
     source: int = LOCAL
 
     def reads(self) -> Iterator[Place]:
-        """The places this operation reads, each `count` long."""
+        """The places this operation reads, each `length` long."""
         if self.src is not None:
             yield self.src
         if self.other is not None:
             yield self.other
 
     def __str__(self) -> str:
-        text = {"send": f"send to {self.peer}", "receive": f"receive from {self.peer}"}.get(self.kind, self.kind)
+        what = {"send": f"send to {self.peer}", "receive": f"receive from {self.peer}"}
+        text = what.get(self.kind, self.kind)
         places = [f"{p.buffer}[{p.index}]" for p in (self.src, self.other) if p is not None]
-        into = [f"-> {self.dst.buffer}[{self.dst.index}]"] if self.dst is not None else []
+        into = [f"-> {self.dst.buffer}[{self.dst.offset}]"] if self.dst is not None else []
         after = [f"after {', '.join(map(str, self.deps))}"] if self.deps else []
-        return " ".join([text, " + ".join(places), *into, f"x{self.count}", *after]).replace("  ", " ")
+        return " ".join([text, " + ".join(places), *into, f"x{self.length}", *after]).replace("  ", " ")
 
 
 @dataclass(frozen=True)
@@ -99,8 +103,8 @@ class OperationList:
     operations:
         Shape (ranks, operations of the rank); `deps` are positions in the same rank's list.
     scratch:
-        Shape (ranks, cells of the rank): the weight of the chunk a cell holds (same unit as `chunks.weights`; a cell
-        is only reused for chunks of its weight).
+        Shape (ranks, cells of the rank): the weight of the chunk a cell holds (same unit as
+        `chunks.weights`; a cell is only reused for chunks of its weight).
     stages:
         Shape (ranks,): the arrival stage of each rank.
     in_place:
@@ -131,6 +135,7 @@ class OperationList:
     def __str__(self) -> str:
         lines = []
         for rank, operations in enumerate(self.operations):
-            lines.append(f"rank {rank}: {len(operations)} operations, {len(self.scratch[rank])} scratch cells")
+            cells = len(self.scratch[rank])
+            lines.append(f"rank {rank}: {len(operations)} operations, {cells} scratch cells")
             lines += [f"  {i:4d}  round {op.round:<3d} {op}" for i, op in enumerate(operations)]
         return "\n".join(lines)

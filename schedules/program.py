@@ -1,9 +1,9 @@
 """`Program`: per-rank threadblocks of steps, in MSCCL's vocabulary and exactly as a file says it.
 
-A step moves or adds `cnt` consecutive chunks. A threadblock runs its steps in order; a step with `depid` ≥ 0
-first waits until threadblock `depid` of the same gpu has posted a step ≥ `deps`; a threadblock posts a step when it
-is done, if the step's `hasdep` is 1. A step waits for one other at most; `nop` steps before it carry the rest.
-Sends and receives pair up in order on each connection (sender, receiver, channel).
+A step moves or adds `cnt` consecutive chunks. A threadblock runs its steps in order; a step with `depid` ≥
+0 first waits until threadblock `depid` of the same gpu has posted a step ≥ `deps`; a threadblock posts a
+step when it is done, if the step's `hasdep` is 1. A step waits for one other at most; `nop` steps before it
+carry the rest. Sends and receives pair up in order on each connection (sender, receiver, channel).
 
 | type | action                                              |
 |------|-----------------------------------------------------|
@@ -27,7 +27,9 @@ from typing import Literal, NamedTuple
 StepType = Literal["s", "r", "rcs", "rrc", "rrs", "rrcs", "cpy", "re", "nop"]
 BufferName = Literal["i", "o", "s"]
 Protocol = Literal["Simple", "LL", "LL128"]
-ProgramCollective = Literal["allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "reduce", "custom"]
+ProgramCollective = Literal[
+    "allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "reduce", "custom"
+]
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrc", "rrs", "rrcs"})
@@ -51,9 +53,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Threadblock:
-    """Steps that one block of threads runs in order, with at most one peer to send to and one to receive from (-1: none).
+    """Steps that one block of threads runs in order, with at most one peer to send to and one to receive
+    from (-1: none).
 
-    `lines` (of the file it was read from, one per step; `line` of the threadblock itself) takes no part in comparison.
+    `lines` (of the file it was read from, one per step; `line` of the threadblock itself) takes no part in
+    comparison.
     """
 
     id: int
@@ -88,7 +92,8 @@ class Program:
     in_place, out_of_place:
         The calls it serves: same send and receive buffer, different ones. None where a file does not say.
     min_bytes, max_bytes:
-        Range of message sizes it serves, both included; `max_bytes` 0: no limit, None where a file does not say.
+        Range of message sizes it serves, both included; `max_bytes` 0: no limit, None where a file does not
+        say.
     source:
         The file it was read from.
     """
