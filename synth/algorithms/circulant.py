@@ -1,29 +1,31 @@
 """Circulant completion: round-optimal for every n ≥ 2 and K ≥ 1, in closed form but for one matching.
 
 **Rounds K + ⌈log2 n⌉ - 1**, which no one-port schedule beats (`completion.least_rounds`). The straggler is
-the root of the pipelined circulant broadcast (`circulant_graph`; Träff, arXiv 2407.18004) and sends each chunk
-to its owner first; owners and receivers pass full sums on. Each rank talks to about 2·log2 n peers and repeats
-the same q = ⌈log2 n⌉ steps, so a compiled program needs few connections and can loop. Volume: each early
-rank receives S; the straggler sends and receives S (and some copies of its last chunk).
+the root of the pipelined circulant broadcast (`circulant_graph`; Träff, arXiv 2407.18004) and sends each
+chunk to its owner first; owners and receivers pass full sums on. Each rank talks to about 2·log2 n peers and
+repeats the same q = ⌈log2 n⌉ steps, so a compiled program needs few connections and can loop. Volume: each
+early rank receives S; the straggler sends and receives S (and some copies of its last chunk).
 
-The first receiver of a chunk is one of the q ranks at distance skip[k] from the straggler, so these q ranks own
-all chunks. The price: the pre-work reduces to q owners instead of N = n-1 and takes S·β instead of
-(N-1)/N·S·β, which is also the least for fewer than N owners. With `every_owner`, after a full early AllReduce,
-every early rank holds every P_c.
+The first receiver of a chunk is one of the q ranks at distance skip[k] from the straggler, so these q ranks
+own all chunks. The price: the pre-work reduces to q owners instead of N = n-1 and takes S·β instead of
+(N-1)/N·S·β, which is also the least for fewer than N owners. With `every_owner`, after a full early
+AllReduce, every early rank holds every P_c.
 
 The feed (ours): the straggler receives nothing from the broadcast, so its receive port is free in every round
-to take each chunk once, from a rank whose send port the broadcast leaves free and which holds P_c as its owner
-or F_c. Rounds × chunks is a bipartite graph; a matching that covers all chunks is the feed. One existed for
-every n and K tried (n = 2 … 257, 500 … 1025). O(K·n + K²) with arrays.
+to take each chunk once, from a rank whose send port the broadcast leaves free and which holds P_c as its
+owner or F_c. Rounds × chunks is a bipartite graph; a matching that covers all chunks is the feed. One
+existed for every n and K tried (n = 2 … 257, 500 … 1025). O(K·n + K²) with arrays.
 
 * A chunk is fed after, or in the same round as, the straggler first sends it (so what it sends is its own
   contribution, which the owner adds), but for the last one, which must be fed by then: the straggler goes on
   sending its full sum.
-* With `every_owner` the feed needs no search: in round c the straggler takes P_c from the rank that would send
-  to it if it were not the root.
+* With `every_owner` the feed needs no search: in round c the straggler takes P_c from the rank that would
+  send to it if it were not the root.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,15 +57,16 @@ def completion(ranks: int, chunks: int, *, every_owner: bool = False) -> Complet
     else:
         fed_round, feeder = _feed(hops, owner, ranks, rounds)
     moves = Moves()
-    # The straggler sends its own contribution once per chunk, then its last full sum; it copies a full sum also
-    # where the last chunk was fed before.
+    # The straggler sends its own contribution once per chunk, then its last full sum; it copies a full sum
+    # also where the last chunk was fed before.
     own = (hops.src == 0) & (hops.round == hops.block) & (fed_round[hops.block] >= hops.round)
     moves.move(hops.round, (hops.src - 1) % ranks, hops.dst - 1, hops.block, reduce=own)
     received = _first_round(hops, ranks, chunks)
     moves.move(fed_round, feeder, straggler, np.arange(chunks),
                reduce=received[feeder + 1, np.arange(chunks)] >= fed_round)
     owners = (EVERY_EARLY_RANK,) * chunks if every_owner else tuple(owner.tolist())
-    return Completion(moves.build(), owners, rounds, _patterns(ranks, chunks))
+    patterns = _patterns(ranks, chunks, int(np.sum(own)), every_owner=every_owner)
+    return Completion(moves.build(), owners, rounds, patterns)
 
 
 def _first_round(hops: Hops, ranks: int, chunks: int) -> NDArray[np.int32]:
@@ -83,7 +86,7 @@ def _feed(hops: Hops, owner: Numbers, ranks: int, rounds: int) -> tuple[Numbers,
     owned = free[:, owner + 1]
     possible = owned.copy()
     for t in range(rounds):
-        # In the steady state one rank is free; in the last rounds many are, and a few of them hold all there is.
+        # In the steady state one rank is free; in the last rounds many are, and a few hold all there is.
         some = np.flatnonzero(free[t])[: 2 * log2_ceil(ranks)]
         if len(some):
             possible[t] |= np.min(received[some], axis=0) < t
@@ -104,9 +107,37 @@ def _match(possible: Marks) -> Numbers:
 
     found = np.asarray(maximum_bipartite_matching(csr_array(possible), perm_type="row"), dtype=np.int64)
     if np.any(found < 0):
-        raise LatecomerError(f"circulant: no round is left to feed chunk {int(np.argmin(found))} to the straggler")
+        raise LatecomerError(f"circulant: no round is left to feed chunk {int(np.argmin(found))} to the late rank")
     return found
 
 
-def _patterns(ranks: int, chunks: int) -> tuple[Pattern, ...]:
-    return ()
+def _patterns(ranks: int, chunks: int, own_rounds: int, *, every_owner: bool) -> tuple[Pattern, ...]:
+    """What repeats every q rounds while there are new chunks: rounds 0 … K-1, before the wind-down.
+
+    The early ranks' copies, the straggler's own contribution (in its first `own_rounds` rounds), and with
+    `every_owner` the feed. Position p is p further round the circle than the straggler.
+    """
+    skip, offset, q = skips(ranks), phase_offset(ranks, chunks), log2_ceil(ranks)
+    order = [(j + offset) % q for j in range(q)]
+    distance = [skip[k] for k in order]
+    # Round j has index k, so the stretch its schedule counts from began in round j - k, which may be negative.
+    ahead = [j - k for j, k in enumerate(order)]
+    _, sends = schedules(ranks)
+    spread: list[list[int | None]] = [[None] * q for _ in range(ranks)]
+    own, feed = [list(row) for row in spread], [list(row) for row in spread]
+    for j, k in enumerate(order):
+        for p in range(1, ranks):
+            if (p + skip[k]) % ranks:
+                spread[p][j] = int(sends[p, k]) + ahead[j]
+        own[0][j] = feed[-skip[k] % ranks][j] = j
+
+    def pattern(op: Literal["copy", "reduce"], table: list[list[int | None]], rounds: int) -> Pattern:
+        return Pattern(
+            op=op, phase=0, first_round=0, rounds=rounds, roles=(ranks - 1, *range(ranks - 1)),
+            offsets=tuple(distance), table=tuple(map(tuple, table)), stride=q, wrap="clamp", chunks=chunks,
+        )
+
+    found = [pattern("copy", spread, chunks)] if ranks > 2 else []
+    found += [pattern("reduce", own, own_rounds)] if own_rounds else []
+    found += [pattern("reduce", feed, chunks)] if every_owner else []
+    return tuple(found)

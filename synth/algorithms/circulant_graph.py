@@ -6,8 +6,8 @@ root in round K-1 at the earliest and doubles from there). Each rank works out o
 block it receives in each of q = ⌈log2 p⌉ consecutive rounds; the schedule repeats from there with blocks q
 higher.
 
-Ranks stand in a circle of positions 0 … p-1, the root is position 0. With skips 1 = skip[0] < … < skip[q] = p,
-in a round of index k every rank r sends to r + skip[k] and receives from r - skip[k]; the last round has
+Ranks stand in a circle of positions 0 … p-1, the root is position 0. With skips 1 = skip[0] < … < skip[q] =
+p, in a round of index k every rank r sends to r + skip[k] and receives from r - skip[k]; the last round has
 k = q-1. Schedules count blocks from the present stretch of q rounds on: a negative number is a block of the
 stretch before. They satisfy, and tests check,
 
@@ -81,7 +81,7 @@ def receive_schedule(skip: tuple[int, ...], position: int) -> list[int]:
                 after[before[e]], before[after[e]] = after[e], before[e]
             e = after[e]
 
-    search(0, indices[0])
+    search(0, after[-1])
     return blocks
 
 
