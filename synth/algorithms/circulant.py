@@ -107,7 +107,7 @@ def _match(possible: Marks) -> Numbers:
 
     found = np.asarray(maximum_bipartite_matching(csr_array(possible), perm_type="row"), dtype=np.int64)
     if np.any(found < 0):
-        raise LatecomerError(f"circulant: no round is left to feed chunk {int(np.argmin(found))} to the late rank")
+        raise LatecomerError(f"circulant: no round is left to feed chunk {int(np.argmin(found))}")
     return found
 
 
@@ -120,7 +120,7 @@ def _patterns(ranks: int, chunks: int, own_rounds: int, *, every_owner: bool) ->
     skip, offset, q = skips(ranks), phase_offset(ranks, chunks), log2_ceil(ranks)
     order = [(j + offset) % q for j in range(q)]
     distance = [skip[k] for k in order]
-    # Round j has index k, so the stretch its schedule counts from began in round j - k, which may be negative.
+    # Round j has index k: the stretch its schedule counts from began in round j - k, which may be negative.
     ahead = [j - k for j, k in enumerate(order)]
     _, sends = schedules(ranks)
     spread: list[list[int | None]] = [[None] * q for _ in range(ranks)]
