@@ -445,19 +445,18 @@ class Topology(BaseModel):
     def __str__(self) -> str:
         if self.any_to_any:
             shape = (
-                f"one switch, {format_rate(self.out_gbs(0))} per port"
+                f"one switch, {format_rate(self.out_gbs(0))} per port and direction"
                 if self.switches
-                else f"one link of {format_rate(self.out_gbs(0))}"
+                else f"one link of {format_rate(self.out_gbs(0))} per direction"
             )
         elif self.full_mesh:
             pair, gpu = format_rate(self.pair_gbs(0, 1)), format_rate(self.out_gbs(0))
-            shape = f"full mesh, {pair} per pair, {gpu} per GPU"
+            shape = f"full mesh, {pair} per pair, {gpu} per GPU and direction"
         else:
-            shape = f"graph of {len(self.links)} links" + (
-                f", {len(self.switches)} switches" if self.switches else ""
-            )
+            switches = f"{len(self.switches)} switches and " if self.switches else ""
+            shape = f"a graph with {switches}{len(self.links)} links"
         alpha = format_time(self.alpha_us)
-        return f"{self.name}: {self.ranks} GPUs, {shape} and direction, α {alpha}, {self.ports} ports"
+        return f"{self.name}: {self.ranks} GPUs, {shape}, α {alpha}, {self.ports} ports"
 
 
 def both_ways(
