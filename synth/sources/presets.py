@@ -81,7 +81,7 @@ def parse_switch(spec: str) -> Topology:
     alphas = [extra for extra in extras if extra not in ("exclusive", "shared")]
     if len(extras) > 2 or len(alphas) > 1:
         raise InputError(
-            f"{spec!r}: after the rate come a latency and the word exclusive, or less; write it like {_EXAMPLE}"
+            f"{spec!r}: after the rate may come a latency and the word exclusive; write it like {_EXAMPLE}"
         )
     return Topology.switch(
         int(count), parse_rate(rate), parse_time(alphas[0]) if alphas else DEFAULT_ALPHA_US,
