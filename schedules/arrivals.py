@@ -91,7 +91,7 @@ class ArrivalProfile(BaseModel):
 
         Raises `InputError` for a time that cannot be read, or too few or too many of them.
         """
-        parts = re.split(r"[,\s]+", text.strip().strip(","))
+        parts = re.split(r"\s*,\s*|\s+", text.strip())
         return cls(ranks=ranks, samples=(tuple(map(parse_time, parts)),))
 
     # -- questions ---------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what the tests produce")
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite golden files with what the tests produce"
+    )
 
 
 @pytest.fixture
@@ -33,7 +35,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             pytest.fail(f"{shown} is missing; run pytest --update-golden, read the file, and add it")
         stored = path.read_bytes().decode()
         if stored != text:
-            lines = difflib.unified_diff(stored.splitlines(), text.splitlines(), str(shown), "now", lineterm="")
+            lines = difflib.unified_diff(
+                stored.splitlines(), text.splitlines(), str(shown), "now", lineterm=""
+            )
             difference = "\n".join(list(lines)[:60])
             pytest.fail(f"{shown} differs; if that is intended, run pytest --update-golden\n{difference}")
 
@@ -42,12 +46,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture
 def shared_data() -> Callable[[str], Path]:
-    """`shared_data(folder)`: a folder of the public data kept beside the repository; skips the test without it."""
+    """`shared_data(folder)`: a folder of the public data beside the repository; skips the test without it."""
 
     def find(folder: str) -> Path:
         path = ROOT.parent / "shared" / "data" / folder
         if not path.is_dir():
-            pytest.skip(f"no ../shared/data/{folder} beside the repository: public example files, not needed to work")
+            pytest.skip(
+                f"no ../shared/data/{folder} beside the repository (public example files)"
+            )
         return path
 
     return find
