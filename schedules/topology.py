@@ -258,6 +258,10 @@ class Topology(BaseModel):
             )
         return route
 
+    def has_route(self, src_rank: int, dst_rank: int) -> bool:
+        """A message from the one can reach the other without passing a third GPU."""
+        return self.any_to_any or dst_rank in self._routes_from(src_rank)
+
     @cached_property
     def _out_links(self) -> dict[int | str, list[int]]:
         out: dict[int | str, list[int]] = {}
@@ -304,7 +308,7 @@ class Topology(BaseModel):
         """Ordered pairs of ranks that have no route, in order."""
         if not self.any_to_any:
             for src, dst in permutations(range(self.ranks), 2):
-                if dst not in self._routes_from(src):
+                if not self.has_route(src, dst):
                     yield src, dst
 
     # -- what kind of network it is ----------------------------------------------------------------

@@ -72,6 +72,8 @@ def test_a_route_never_passes_a_rank() -> None:
     line = Topology(name="line", ranks=3, links=both_ways([(0, 1), (1, 2)], 10.0, 1.0))
     assert not line.routable
     assert list(line.unrouted()) == [(0, 2), (2, 0)]
+    assert line.has_route(0, 1)
+    assert not line.has_route(0, 2)
     with pytest.raises(TopologyError, match="GPU 0 and GPU 2 have no link on line"):
         line.route(0, 2)
     with pytest.raises(NotApplicable, match=r"ring needs a switch.*GPU 0 and GPU 2 have no link.*switch:3@"):
