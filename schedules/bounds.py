@@ -32,9 +32,7 @@ class Bounds:
     tight: bool
 
 
-def bounds(
-    topology: Topology, arrivals: ArrivalProfile, size_bytes: int, *, round_latency_us: float = 0.0
-) -> Bounds:
+def bounds(topology: Topology, arrivals: ArrivalProfile, size_bytes: int, *, round_latency_us: float = 0.0) -> Bounds:
     """Lower bounds for AllReduce of `size_bytes` on `topology` under one vector of `arrivals`. O(ranks²)."""
     if topology.ranks != arrivals.ranks:
         raise InputError(f"the topology has {topology.ranks} ranks, the arrivals {arrivals.ranks}")

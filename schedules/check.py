@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from latecomer.schedules.errors import IncorrectSchedule
 from latecomer.schedules.locations import Locations
 from latecomer.schedules.schedule import Schedule
-from latecomer.schedules.transfers import Transfers
+from latecomer.schedules.transfers import ACCUMULATOR, Transfers
 
 Sets = NDArray[np.uint64]
 """Shape (locations, words): bit r of a row is set when rank r's contribution is in that sum."""
@@ -48,9 +48,7 @@ def check(schedule: Schedule) -> CheckReport:
         try:
             _check_one(schedule.resolve(branch.prework_rounds))
         except IncorrectSchedule as error:
-            raise IncorrectSchedule(
-                f"after {branch.prework_rounds} pre-work rounds: {error}"
-            ) from error
+            raise IncorrectSchedule(f"after {branch.prework_rounds} pre-work rounds: {error}") from error
     rows = len(schedule.transfers) + sum(len(b.transfers) for b in schedule.branches)
     return CheckReport(schedule.ranks, len(schedule.chunks), schedule.rounds, rows, max(1, len(schedule.branches)))
 
@@ -111,21 +109,31 @@ def _patterns_expand(schedule: Schedule) -> None:
     """Every pattern equals some of the rows, as a multiset."""
     if not schedule.patterns:
         return
-    rows = np.stack([column.astype(np.int64) for column in schedule.transfers.columns()[:6]])
+    rows = _row_numbers(schedule, schedule.transfers)
     for number, pattern in enumerate(schedule.patterns):
-        claimed = np.stack([column.astype(np.int64) for column in pattern.expand().columns()[:6]])
-        if not _contains(rows, claimed):
+        claimed = _row_numbers(schedule, pattern.expand())
+        kinds, count = np.unique(claimed, return_counts=True)
+        found = np.searchsorted(rows, kinds, side="right") - np.searchsorted(rows, kinds)
+        if np.any(found < count):
             raise IncorrectSchedule(
                 f"pattern {number} (period {pattern.period}, rounds {pattern.first_round} … "
                 f"{pattern.first_round + pattern.rounds - 1}) is not what the transfers do"
             )
 
 
-def _contains(rows: NDArray[np.int64], claimed: NDArray[np.int64]) -> bool:
-    both, counts = np.unique(np.concatenate([rows, claimed], axis=1), axis=1, return_inverse=True)
-    in_rows = np.bincount(counts.ravel()[: rows.shape[1]], minlength=both.shape[1])
-    in_claim = np.bincount(counts.ravel()[rows.shape[1]:], minlength=both.shape[1])
-    return bool(np.all(in_claim <= in_rows))
+def _row_numbers(schedule: Schedule, moves: Transfers) -> NDArray[np.int64]:
+    """Each row between accumulators as one number, sorted."""
+    number = moves.round.astype(np.int64)
+    digits = (
+        (moves.src, schedule.ranks),
+        (moves.dst, schedule.ranks),
+        (moves.chunk, len(schedule.chunks)),
+        (moves.reduce, 2),
+        (moves.phase, len(schedule.phases)),
+    )
+    for digit, base in digits:
+        number = number * base + digit
+    return np.sort(number[(moves.src_slot == ACCUMULATOR) & (moves.dst_slot == ACCUMULATOR)])
 
 
 class _Replay:
@@ -165,7 +173,9 @@ class _Replay:
         if len(empty):
             slot = int(self.schedule.transfers.src_slot[rows.start + empty[0]])
             place = f"its relay slot {slot}" if slot else "its accumulator"
-            raise _fail(self.schedule, rows.start + int(empty[0]), f"sends what it does not hold: {place} is empty", at="src")
+            raise _fail(
+                self.schedule, rows.start + int(empty[0]), f"sends what it does not hold: {place} is empty", at="src"
+            )
 
     def _stages_in_order(self, rows: slice, source: NDArray[np.int64], target: NDArray[np.int64]) -> None:
         stage = self.stage[rows]
@@ -179,13 +189,17 @@ class _Replay:
     def _copies_alone(self, rows: slice, crowded_copies: NDArray[np.bool_]) -> None:
         bad = np.flatnonzero(crowded_copies)
         if len(bad):
-            raise _fail(self.schedule, rows.start + int(bad[0]), "is copied over while another transfer of the round writes it")
+            raise _fail(
+                self.schedule, rows.start + int(bad[0]), "is copied over while another transfer of the round writes it"
+            )
 
     def _disjoint(self, rows: slice, wave: NDArray[np.int64], overlap: Sets, adds: NDArray[np.bool_]) -> None:
         bad = np.flatnonzero(overlap.any(axis=1) & adds)
         if len(bad):
             who = self._ranks(overlap[bad[0]])
-            raise _fail(self.schedule, rows.start + int(wave[bad[0]]), f"the contribution of {who} is added a second time")
+            raise _fail(
+                self.schedule, rows.start + int(wave[bad[0]]), f"the contribution of {who} is added a second time"
+            )
 
     def _loses_nothing(
         self, rows: slice, wave: NDArray[np.int64], lost: Sets, into: NDArray[np.int64], adds: NDArray[np.bool_]
@@ -195,7 +209,9 @@ class _Replay:
         bad = np.flatnonzero(lost.any(axis=1) & ~adds & accumulator)
         if len(bad):
             who = self._ranks(lost[bad[0]])
-            raise _fail(self.schedule, rows.start + int(wave[bad[0]]), f"the contribution of {who} is overwritten and lost")
+            raise _fail(
+                self.schedule, rows.start + int(wave[bad[0]]), f"the contribution of {who} is overwritten and lost"
+            )
 
     def _postcondition(self) -> None:
         schedule = self.schedule
@@ -214,7 +230,8 @@ class _Replay:
             missing = np.broadcast_to(wanted, final.shape)[role, chunk] & ~final[role, chunk]
             raise IncorrectSchedule(
                 f"at the end the contribution of {self._ranks(missing)} is missing",
-                rank=schedule.binding[role], chunk=chunk,
+                rank=schedule.binding[role],
+                chunk=chunk,
             )
 
     def _ranks(self, words: NDArray[np.uint64]) -> str:

@@ -42,7 +42,11 @@ class IncorrectSchedule(LatecomerError):
     def __init__(
         self, message: str, *, round: int | None = None, rank: int | None = None, chunk: int | None = None
     ) -> None:
-        where = [f"{name} {value}" for name, value in (("round", round), ("rank", rank), ("chunk", chunk)) if value is not None]
+        where = [
+            f"{name} {value}"
+            for name, value in (("round", round), ("rank", rank), ("chunk", chunk))
+            if value is not None
+        ]
         super().__init__(f"{', '.join(where)}: {message}" if where else message)
         self.round, self.rank, self.chunk = round, rank, chunk
 
@@ -52,9 +56,9 @@ class IncorrectProgram(LatecomerError):
 
     exit_code = 1
 
-    def __init__(
-        self, message: str, *, gpu: int | None = None, tb: int | None = None, step: int | None = None
-    ) -> None:
-        where = "/".join(f"{name} {value}" for name, value in (("gpu", gpu), ("tb", tb), ("step", step)) if value is not None)
+    def __init__(self, message: str, *, gpu: int | None = None, tb: int | None = None, step: int | None = None) -> None:
+        where = "/".join(
+            f"{name} {value}" for name, value in (("gpu", gpu), ("tb", tb), ("step", step)) if value is not None
+        )
         super().__init__(f"{where}: {message}" if where else message)
         self.gpu, self.tb, self.step = gpu, tb, step

@@ -51,6 +51,8 @@ class Locations:
         return *divmod(place, self.chunks), slot
 
 
-def _key(moves: Transfers, role: NDArray[np.int32], slot: NDArray[np.int32], ranks: int, chunks: int) -> NDArray[np.int64]:
+def _key(
+    moves: Transfers, role: NDArray[np.int32], slot: NDArray[np.int32], ranks: int, chunks: int
+) -> NDArray[np.int64]:
     assert ACCUMULATOR == 0  # so that an accumulator's key is its dense number
     return (slot.astype(np.int64) * ranks + role) * chunks + moves.chunk

@@ -59,8 +59,14 @@ class Pattern(BaseModel):
             chunk = table[:, k] + self.stride * (i // self.period)
             rows = np.flatnonzero(sends[:, k] & self._exists(chunk))
             target = (rows + self.offsets[k]) % len(roles)
-            moves.move(self.first_round + i, roles[rows], roles[target], self._wrapped(chunk[rows]),
-                       reduce=self.op == "reduce", phase=self.phase)
+            moves.move(
+                self.first_round + i,
+                roles[rows],
+                roles[target],
+                self._wrapped(chunk[rows]),
+                reduce=self.op == "reduce",
+                phase=self.phase,
+            )
         return moves.build()
 
     def _exists(self, chunk: NDArray[np.int64]) -> NDArray[np.bool_]:

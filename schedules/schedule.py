@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
@@ -34,7 +34,7 @@ from latecomer.schedules.errors import InputError
 from latecomer.schedules.pattern import Pattern
 from latecomer.schedules.transfers import Transfers
 
-FORMAT = "latecomer.schedule/1"
+FORMAT: Final = "latecomer.schedule/1"
 
 Collective = Literal["allreduce", "reduce_scatter", "allgather"]
 PortModel = Literal["exclusive", "shared"]
@@ -99,8 +99,11 @@ def _read_transfers(value: Any) -> Transfers:
 def _read_group(index: int, group: Any) -> list[Any]:
     try:
         src = np.asarray(group["src"], dtype=np.int32)
-        width = {"round": int(group["round"]), "reduce": {"copy": 0, "reduce": 1}[group["op"]],
-                 "phase": int(group["phase"])}
+        width = {
+            "round": int(group["round"]),
+            "reduce": {"copy": 0, "reduce": 1}[group["op"]],
+            "phase": int(group["phase"]),
+        }
         lists = {name: group[name] for name in ("dst", "chunk")}
         lists |= {name: group.get(name, np.zeros(len(src))) for name in ("src_slot", "dst_slot")}
         rows = {"src": src} | {n: np.full(len(src), w, np.int32) for n, w in width.items()}
@@ -115,13 +118,13 @@ def _read_group(index: int, group: Any) -> list[Any]:
 def _write_transfers(transfers: Transfers) -> list[dict[str, Any]]:
     """Runs of rows that share round, operation and phase become one group."""
     keys = np.stack([transfers.round, transfers.reduce, transfers.phase])
-    edges = np.flatnonzero(np.any(np.diff(keys) != 0, axis=0)) + 1 if len(transfers) else []
-    starts = [0, *(int(e) for e in edges)] if len(transfers) else []
+    starts = np.flatnonzero(np.any(np.diff(keys, prepend=-1) != 0, axis=0)).tolist()
     groups = []
     for first, last in zip(starts, [*starts[1:], len(transfers)], strict=True):
         rows = slice(first, last)
         group: dict[str, Any] = {
-            "round": int(transfers.round[first]), "op": "reduce" if transfers.reduce[first] else "copy",
+            "round": int(transfers.round[first]),
+            "op": "reduce" if transfers.reduce[first] else "copy",
             "phase": int(transfers.phase[first]),
         }
         group |= {name: getattr(transfers, name)[rows].tolist() for name in ("src", "dst", "chunk")}
@@ -197,8 +200,15 @@ class Schedule(BaseModel):
         return self
 
     def _columns_in_range(self, transfers: Transfers) -> None:
-        limits = {"src": self.ranks, "dst": self.ranks, "chunk": len(self.chunks), "phase": len(self.phases), "round": None,
-                  "src_slot": None, "dst_slot": None}
+        limits = {
+            "src": self.ranks,
+            "dst": self.ranks,
+            "chunk": len(self.chunks),
+            "phase": len(self.phases),
+            "round": None,
+            "src_slot": None,
+            "dst_slot": None,
+        }
         for name, limit in limits.items():
             column = getattr(transfers, name)
             if len(column) and (column.min() < 0 or (limit is not None and column.max() >= limit)):
@@ -240,13 +250,16 @@ class Schedule(BaseModel):
         return len(np.unique(self.after_arrival.round))
 
     def resolve(self, prework_rounds: int) -> Schedule:
-        """The ordinary schedule that runs when `prework_rounds` rounds of pre-work were started before the last arrival.
+        """The ordinary schedule that runs when `prework_rounds` rounds of pre-work were started before the last
+        arrival.
 
         Raises `InputError` for a schedule without branches, or a number of rounds it does not have.
         """
         if not 0 <= prework_rounds < len(self.branches):
-            raise InputError(f"this schedule has no branch after {prework_rounds} pre-work rounds"
-                             + (f"; it has 0 … {len(self.branches) - 1}" if self.branches else ": it has no branches"))
+            raise InputError(
+                f"this schedule has no branch after {prework_rounds} pre-work rounds"
+                + (f"; it has 0 … {len(self.branches) - 1}" if self.branches else ": it has no branches")
+            )
         done = self.transfers.where(self.transfers.round < prework_rounds)
         transfers = Transfers.concat(done, self.branches[prework_rounds].transfers)
         return self.model_copy(update={"transfers": transfers, "branches": (), "certificate": None})
@@ -265,9 +278,14 @@ class Schedule(BaseModel):
             if name == "transfers":
                 text = _json_lines(value)
             elif name == "branches" and value:
-                text = "[\n" + ",\n".join(
-                    f'{{"prework_rounds": {b["prework_rounds"]}, "transfers": {_json_lines(b["transfers"])}}}' for b in value
-                ) + "]"
+                text = (
+                    "[\n"
+                    + ",\n".join(
+                        f'{{"prework_rounds": {b["prework_rounds"]}, "transfers": {_json_lines(b["transfers"])}}}'
+                        for b in value
+                    )
+                    + "]"
+                )
             else:
                 text = json.dumps(value)
             lines.append(f"{json.dumps(name)}: {text}")
@@ -282,7 +300,7 @@ class Schedule(BaseModel):
             raise InputError(f"{source}: not JSON, or cut off ({error})") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else None
-            raise InputError(f"{source}: not a latecomer schedule: \"format\" should be {FORMAT!r}, found {found!r}")
+            raise InputError(f'{source}: not a latecomer schedule: "format" should be {FORMAT!r}, found {found!r}')
         try:
             return cls.model_validate(data)
         except ValidationError as error:

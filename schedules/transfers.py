@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ ACCUMULATOR = 0
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Rows sorted by round; within a round the row order is the order of priority at a port, and the order of reduction.
+    """Rows sorted by round; within a round the row order is the order of priority at a port, and the order of
+    reduction.
 
     Columns, each of shape (rows,):
 
@@ -92,7 +94,7 @@ class Transfers:
     def by_round(self) -> Iterator[tuple[int, slice]]:
         """(round, its rows) for every round that has rows."""
         starts = self.round_starts().tolist()
-        for number, (first, last) in enumerate(zip(starts, starts[1:], strict=False)):
+        for number, (first, last) in enumerate(pairwise(starts)):
             if first < last:
                 yield number, slice(first, last)
 
@@ -107,15 +109,29 @@ class Moves:
     _parts: list[tuple[Ints, ...]] = field(default_factory=list)
 
     def copy(
-        self, round: ArrayLike, src: ArrayLike, dst: ArrayLike, chunk: ArrayLike, *,
-        phase: ArrayLike = 0, src_slot: ArrayLike = ACCUMULATOR, dst_slot: ArrayLike = ACCUMULATOR,
+        self,
+        round: ArrayLike,
+        src: ArrayLike,
+        dst: ArrayLike,
+        chunk: ArrayLike,
+        *,
+        phase: ArrayLike = 0,
+        src_slot: ArrayLike = ACCUMULATOR,
+        dst_slot: ArrayLike = ACCUMULATOR,
     ) -> None:
         """The destination slot becomes what the source slot holds."""
         self.move(round, src, dst, chunk, reduce=0, phase=phase, src_slot=src_slot, dst_slot=dst_slot)
 
     def reduce(
-        self, round: ArrayLike, src: ArrayLike, dst: ArrayLike, chunk: ArrayLike, *,
-        phase: ArrayLike = 0, src_slot: ArrayLike = ACCUMULATOR, dst_slot: ArrayLike = ACCUMULATOR,
+        self,
+        round: ArrayLike,
+        src: ArrayLike,
+        dst: ArrayLike,
+        chunk: ArrayLike,
+        *,
+        phase: ArrayLike = 0,
+        src_slot: ArrayLike = ACCUMULATOR,
+        dst_slot: ArrayLike = ACCUMULATOR,
     ) -> None:
         """What the source slot holds is added to the destination slot."""
         self.move(round, src, dst, chunk, reduce=1, phase=phase, src_slot=src_slot, dst_slot=dst_slot)
@@ -126,8 +142,16 @@ class Moves:
         self.reduce(round, b, a, chunk, phase=phase)
 
     def move(
-        self, round: ArrayLike, src: ArrayLike, dst: ArrayLike, chunk: ArrayLike, *, reduce: ArrayLike,
-        phase: ArrayLike = 0, src_slot: ArrayLike = ACCUMULATOR, dst_slot: ArrayLike = ACCUMULATOR,
+        self,
+        round: ArrayLike,
+        src: ArrayLike,
+        dst: ArrayLike,
+        chunk: ArrayLike,
+        *,
+        reduce: ArrayLike,
+        phase: ArrayLike = 0,
+        src_slot: ArrayLike = ACCUMULATOR,
+        dst_slot: ArrayLike = ACCUMULATOR,
     ) -> None:
         """Copy or reduce, by the value of `reduce` in each row."""
         columns = (round, src, dst, chunk, reduce, phase, src_slot, dst_slot)

@@ -16,8 +16,15 @@ _SIZE = {"": 1, "b": 1} | {
     for power, prefix in enumerate("kmgt", start=1)
     for binary in (False, True)
 }
-_TIME = {"": Fraction(1), "ns": Fraction(1, 1000), "us": Fraction(1), "µs": Fraction(1), "μs": Fraction(1),
-         "ms": Fraction(1000), "s": Fraction(10**6)}
+_TIME = {
+    "": Fraction(1),
+    "ns": Fraction(1, 1000),
+    "us": Fraction(1),
+    "µs": Fraction(1),
+    "μs": Fraction(1),
+    "ms": Fraction(1000),
+    "s": Fraction(10**6),
+}
 # A rate is a size per second, in bytes ("GB/s") or bits ("Gbit/s", "Gb/s"); the case of b/B decides.
 _RATE = re.compile(r"(?P<prefix>[kKmMgGtT]?)(?P<binary>i?)(?P<unit>B|b|bit)(?:/s|ps)")
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")

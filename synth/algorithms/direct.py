@@ -1,6 +1,8 @@
-"""Direct: the early ranks finish an AllReduce among themselves; the straggler swaps whole messages with one, which spreads.
+"""Direct: the early ranks finish an AllReduce among themselves; the straggler swaps whole messages with one, which
+spreads.
 
-The "Direct"/"Broadcast" baseline of StragglAR (Devraj et al., arXiv 2505.23523): fewest latencies, log2 n times the bytes.
+The "Direct"/"Broadcast" baseline of StragglAR (Devraj et al., arXiv 2505.23523): fewest latencies, log2 n times the
+bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def _broadcast(ranks: int, chunks: int) -> Transfers:
     moves.swap(0, ranks - 1, 0, everything)
     knowing, waiting = [ranks - 1, 0], list(range(1, ranks - 1))
     for t in range(1, log2_ceil(ranks)):
-        told, waiting = waiting[: len(knowing)], waiting[len(knowing):]
+        told, waiting = waiting[: len(knowing)], waiting[len(knowing) :]
         for teller, listener in zip(knowing, told, strict=False):
             moves.copy(t, teller, listener, everything)
         knowing += told

@@ -62,6 +62,14 @@ def prework(early: int, owners: Sequence[int]) -> Prework:
 def _pattern(ranks: int, op: str, first_round: int, lead: int) -> Pattern:
     """One chunk a rank: in its step t, rank r sends chunk r + lead - t to rank r + 1."""
     return Pattern(
-        op=op, phase=0, first_round=first_round, rounds=ranks - 1, roles=tuple(range(ranks)), offsets=(1,),
-        table=tuple((r + lead,) for r in range(ranks)), stride=-1, wrap="cyclic", chunks=ranks,
+        op=op,
+        phase=0,
+        first_round=first_round,
+        rounds=ranks - 1,
+        roles=tuple(range(ranks)),
+        offsets=(1,),
+        table=tuple((r + lead,) for r in range(ranks)),
+        stride=-1,
+        wrap="cyclic",
+        chunks=ranks,
     )

@@ -3,7 +3,8 @@
 The early ranks ReduceScatter n-1 chunks. Then, in round c < n-1, the straggler and the owner of chunk c swap and add,
 which finishes it, while all other ranks pair up: a pair copies one finished chunk one way, or one each way.
 
-* n = 2^L: K = n-1, n-2 + log2 n rounds. With K = n-1 the block tiling (`latecomer.synth.algorithms.tiling`) can be paired
+* n = 2^L: K = n-1, n-2 + log2 n rounds. With K = n-1 the block tiling (`latecomer.synth.algorithms.tiling`) can be
+  paired
   like that, so its template is used here: a rank in the first slot of a block sends a chunk of age L+1 and receives a
   younger one, a rank in another slot the other way round, and as many of the former receive age g as of the latter
   send it. So partners swap.
@@ -33,11 +34,14 @@ def schedule(ranks: int, chunks: int | None = None) -> Schedule:
     require_size(ranks, 1)
     if ranks % 2:
         raise NotApplicable(
-            f"the published schedule needs an even number of ranks, not {ranks}; circulant serves any number (K + ⌈log2 n⌉ - 1 "
-            "rounds), and so does all_pairs where ports are shared"
+            f"the published schedule needs an even number of ranks, not {ranks}; circulant serves any number "
+            "(K + ⌈log2 n⌉ - 1 rounds), and so does all_pairs where ports are shared"
         )
     if chunks not in (None, early):
-        raise NotApplicable(f"the published schedule has exactly n-1 = {early} chunks, not {chunks}; tiling and circulant take any number")
+        raise NotApplicable(
+            f"the published schedule has exactly n-1 = {early} chunks, not {chunks}; "
+            "tiling and circulant take any number"
+        )
     transfers = _power_of_two(ranks) if ranks & early == 0 else _matched(ranks)
     completion = Completion(transfers, tuple(range(early)), transfers.rounds)
     return completed("stragglar", ranks, ring.prework(early, completion.owners), completion)
@@ -96,7 +100,7 @@ class _Search:
         free = [rank for rank in range(self.ranks) if rank not in swapping]
         graph, copies = nx.Graph(), {}
         for i, a in enumerate(free):
-            for b in free[i + 1:]:
+            for b in free[i + 1 :]:
                 useful = [(*best, src, dst) for src, dst in ((a, b), (b, a)) if (best := self._best(src, dst))]
                 if useful:
                     copies[a, b] = [(src, dst, chunk) for _, chunk, src, dst in useful]

@@ -1,0 +1,1 @@
+"""The two engines behind `latecomer.schedules.simulate`."""
