@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,14 +13,16 @@ _LIMIT_BYTES = 256 * 1024 * 1024
 
 
 def read_text(path: str, *, stdin: IO[Any] | None = None) -> str:
-    """The text of the file at `path`, or of `stdin` where `path` is `-` and one is given.
+    """The text of the file at `path`, or of `stdin` (the process's own, unless given) where `path` is `-`.
 
     A byte-order mark is dropped and UTF-16 (what a Windows shell writes) is understood; line ends stay as
     they are. Raises `InputError` for a directory, a file that is missing, unreadable, empty, enormous or not
     text.
     """
-    if path == "-" and stdin is not None:
-        data = stdin.read()
+    if path == "-":
+        if stdin is None and sys.stdin is None:
+            raise InputError("standard input is closed; name a file instead of -")
+        data = (sys.stdin.buffer if stdin is None else stdin).read()
         data = data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape")
         return _decode(data, "standard input")
     try:

@@ -1,0 +1,5 @@
+"""`python -m latecomer` is the command `latecomer`."""
+
+from latecomer.cli import main
+
+main()

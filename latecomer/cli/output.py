@@ -1,0 +1,92 @@
+"""How commands speak: results on stdout, everything else on stderr, files whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+
+from latecomer.schedules.errors import InputError
+
+
+def warn(message: str) -> None:
+    """One warning on stderr."""
+    click.echo(f"warning: {message}", err=True)
+
+
+def echo_json(value: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def echo_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Lines of `name   value`, values aligned; one of several lines is indented, ("", "") is a gap."""
+    facts = list(facts)
+    width = max((len(name) for name, _ in facts), default=0) + 3
+    for name, value in facts:
+        for number, line in enumerate(value.split("\n")):
+            click.echo(f"{'' if number else name:{width}}{line}".rstrip())
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns side by side: the first to the left, the others to the right."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def write_file(path: str, text: str) -> None:
+    """Write `text` to the file at `path`: after any failure it is what it was before.
+
+    The text goes to a temporary name in the same directory, which then takes the place of the file. A path
+    that is not a regular file (a device, a pipe) is written to directly. Raises `InputError`.
+    """
+    data = text.encode()
+    path_now = os.path.realpath(path)
+    temporary = os.path.join(os.path.dirname(path_now), f".{os.path.basename(path_now)}.{os.getpid()}.tmp")
+    try:
+        if os.path.isdir(path_now):
+            raise InputError(f"cannot write {path}: it is a directory; name a file in it")
+        if os.path.exists(path_now) and not os.path.isfile(path_now):
+            with open(path_now, "wb") as device:
+                device.write(data)
+            return
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+            os.replace(temporary, path_now)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot write {path}: {reason}") from error
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Says on stderr that something is going on while it is, if a person is looking."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    sys.stderr.write(f"{what} …")
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
