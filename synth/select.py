@@ -1,0 +1,118 @@
+"""`compare` and `select`: every algorithm that applies, built, simulated and set beside the bound; the best of them.
+
+The choice is made by the simulator on the whole schedule, pre-work included, so a delay that is too short counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from latecomer.schedules.arrivals import ArrivalProfile
+from latecomer.schedules.bounds import Bounds, bounds
+from latecomer.schedules.errors import InputError, NotApplicable, TopologyError
+from latecomer.schedules.schedule import Schedule
+from latecomer.schedules.simulate import Simulation, simulate
+from latecomer.schedules.topology import Topology
+from latecomer.synth.chunking import Model
+from latecomer.synth.registry import ALGORITHMS, Algorithm, Request
+
+
+@dataclass(frozen=True)
+class Question:
+    """On which network, who arrives when, how many bytes, and what starting a round costs a rank."""
+
+    topology: Topology
+    arrivals: ArrivalProfile
+    size_bytes: int
+    round_latency_us: float = 0.0
+
+    def bounds(self) -> Bounds:
+        """The lower bounds of this question."""
+        return bounds(self.topology, self.arrivals, self.size_bytes, round_latency_us=self.round_latency_us)
+
+    def model(self) -> Model:
+        """The question as the four numbers of the closed forms."""
+        topology = self.topology
+        rate = min(topology.out_gbs(rank) for rank in range(topology.ranks))
+        return Model(self.round_latency_us, topology.alpha_us, self.size_bytes / (rate * 1e3), self.arrivals.delay_us)
+
+    def simulate(self, schedule: Schedule) -> Simulation:
+        """What `schedule` takes to answer it."""
+        return simulate(schedule, self.topology, self.arrivals, self.size_bytes, round_latency_us=self.round_latency_us)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One algorithm's answer: a schedule with its simulation, or the reason why there is none."""
+
+    algorithm: Algorithm
+    schedule: Schedule | None = None
+    simulation: Simulation | None = None
+    reason: str | None = None
+
+    @property
+    def time_us(self) -> float:
+        """Time after the last arrival, µs; infinite where the algorithm does not apply."""
+        return self.simulation.time_us if self.simulation else float("inf")
+
+
+def compare(
+    question: Question,
+    *,
+    chunks: int | None = None,
+    algorithms: Iterable[Algorithm] = ALGORITHMS,
+    progress: Callable[[str], None] = lambda name: None,
+) -> list[Candidate]:
+    """One `Candidate` per algorithm, in their order."""
+    found = []
+    for algorithm in algorithms:
+        progress(algorithm.name)
+        found.append(evaluate(algorithm, question, chunks))
+    return found
+
+
+def select(
+    question: Question, *, chunks: int | None = None, progress: Callable[[str], None] = lambda name: None
+) -> Candidate:
+    """The fastest of the algorithms that `auto` considers; ties go to the earlier one.
+
+    Raises `NotApplicable` with every reason where there is none.
+    """
+    candidates = compare(question, chunks=chunks, algorithms=[a for a in ALGORITHMS if a.automatic], progress=progress)
+    best = min(candidates, key=lambda candidate: candidate.time_us)
+    if best.schedule is None:
+        reasons = "\n".join(f"  {c.algorithm.name}: {c.reason}" for c in candidates)
+        raise NotApplicable(f"no algorithm serves this case:\n{reasons}")
+    return best
+
+
+def evaluate(algorithm: Algorithm, question: Question, chunks: int | None) -> Candidate:
+    """Build and simulate; an algorithm that does not apply says why instead."""
+    try:
+        schedule = build(algorithm, question, chunks)
+        return Candidate(algorithm, schedule, question.simulate(schedule))
+    except (NotApplicable, TopologyError) as error:
+        return Candidate(algorithm, reason=str(error))
+
+
+def build(algorithm: Algorithm, question: Question, chunks: int | None) -> Schedule:
+    """The schedule of `algorithm` for `question`, its last role played by the last rank to arrive.
+
+    Raises `NotApplicable`, and `InputError` for a number of chunks below 1.
+    """
+    if chunks is not None and chunks < 1:
+        raise InputError(f"the message must be cut into at least 1 chunk, not {chunks}")
+    topology = question.topology
+    if algorithm.ports == "shared" and topology.ports == "exclusive":
+        raise NotApplicable(
+            f"{algorithm.name} sends to several peers at once, but the ports of {topology.name} are exclusive; "
+            "use a one-port algorithm (circulant, tiling, ring)"
+        )
+    if algorithm.name != "ring":  # the ring only needs the links between neighbours
+        topology.require_switch(algorithm.name)
+    schedule = algorithm.build(Request(topology.ranks, chunks, question.model()))
+    if not algorithm.late:
+        return schedule
+    late = question.arrivals.order[-1]
+    return schedule.bound_to([*(rank for rank in range(topology.ranks) if rank != late), late])
