@@ -1,0 +1,163 @@
+"""The schedule's text form, its validation, and the small nouns inside it."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latecomer.schedules.chunks import Chunks
+from latecomer.schedules.errors import InputError
+from latecomer.schedules.pattern import Pattern
+from latecomer.schedules.schedule import Schedule
+from latecomer.schedules.transfers import Moves, Transfers
+from latecomer.synth.algorithms import all_pairs, ring, stragglar
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "make", [lambda: stragglar.schedule(8), lambda: all_pairs.adaptive(3, 4), lambda: ring.schedule(5)]
+)
+def test_json_round_trips_byte_for_byte(make):
+    text = make().to_json()
+    again = Schedule.from_json(text)
+    assert again.to_json() == text
+    assert again.transfers == make().transfers
+
+
+def test_a_large_schedule_stays_pleasant():
+    schedule = stragglar.schedule(256)
+    assert len(schedule.transfers) == 255 * 254 + 255 * 256
+    assert Schedule.from_json(schedule.to_json()).transfers == schedule.transfers
+
+
+def damaged(change) -> str:
+    data = json.loads(ring.schedule(3).to_json())
+    change(data)
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "plan.json: not JSON, or cut off"),
+        ("[]", 'plan.json: not a latecomer schedule: "format" should be'),
+        ('{"format": "latecomer.schedule/9"}', "found 'latecomer.schedule/9'"),
+        (damaged(lambda d: d.pop("ranks")), "plan.json: ranks: Field required"),
+        (damaged(lambda d: d.update(surprise=1)), "plan.json: surprise: Extra inputs"),
+        (damaged(lambda d: d.update(binding=[0, 0, 1])), "binding must name each of the ranks 0 … 2 once"),
+        (damaged(lambda d: d.update(stages=[1, 1, 1])), "stages must give every role a stage"),
+        (damaged(lambda d: d["transfers"][0].update(src=[7, 0, 1])), "a transfer has src 7; the range is 0 … 2"),
+        (damaged(lambda d: d["transfers"][0].update(chunk=[-1, 0, 1])), "a transfer has chunk -1"),
+        (damaged(lambda d: d["transfers"][0].update(dst=[1])), r"transfers\[0\]: src, dst and chunk must be lists"),
+        (damaged(lambda d: d["transfers"][0].update(op="xor")), r"transfers\[0\] is not a group of transfers"),
+        (damaged(lambda d: d["transfers"][0].update(src=[10**12, 0, 1])), r"transfers\[0\] is not a group"),
+        (damaged(lambda d: d.update(transfers=3)), "transfers must be a list of groups"),
+        (damaged(lambda d: d["chunks"].update(weights=[0, 0, 0])), "all chunks are empty"),
+        (damaged(lambda d: d["chunks"].update(weights=[1, -1, 1])), "chunk 1 has a negative weight"),
+        (damaged(lambda d: d["chunks"].update(owners=[0])), "3 weights but 1 owners"),
+        (damaged(lambda d: d["chunks"].update(owners=[0, 1, 9])), "a chunk's owner must be a role"),
+        (
+            damaged(lambda d: d.update(branches=[{"prework_rounds": 1, "transfers": []}])),
+            "branches must be one per number",
+        ),
+    ],
+)
+def test_damaged_text_is_refused_with_the_place(text, message):
+    with pytest.raises(InputError, match=message):
+        Schedule.from_json(text, "plan.json")
+
+
+def test_no_such_branch():
+    with pytest.raises(InputError, match="has no branch after 0 pre-work rounds: it has no branches"):
+        ring.schedule(3).resolve(0)
+    with pytest.raises(InputError, match="it has 0 … 4"):
+        all_pairs.adaptive(3, 4).resolve(5)
+
+
+def test_the_table_names_ranks_and_folds_swaps():
+    text = str(stragglar.schedule(4).bound_to([3, 1, 2, 0]))
+    assert "late rank 0" in text
+    assert "0<>3 c0" in text
+    assert "+c0" in text
+
+
+@given(weights=st.lists(st.integers(0, 50), min_size=1, max_size=40).filter(any), elements=st.integers(0, 10**12))
+def test_the_split_misses_nothing_and_is_exact(weights, elements):
+    chunks = Chunks(weights=tuple(weights), owners=(0,) * len(weights))
+    bounds = chunks.bounds(elements)
+    assert bounds[0] == 0
+    assert bounds[-1] == elements
+    sizes = np.diff(bounds)
+    for chunk, size in enumerate(sizes.tolist()):
+        assert abs(size - chunks.fraction(chunk) * elements) < 1
+        assert chunks.weights[chunk] or size == 0
+
+
+def test_more_chunks_than_elements_leave_some_empty():
+    assert np.diff(Chunks.equal([0] * 7).bounds(3)).tolist().count(0) == 4
+
+
+def test_fractions_are_exact():
+    assert Chunks(weights=(1, 2), owners=(0, 1)).fraction(1) == Fraction(2, 3)
+
+
+def test_transfers_sort_by_round_and_keep_the_order_within():
+    moves = Moves()
+    moves.copy(1, 0, [1, 2], 0)
+    moves.reduce(0, [2, 1], 0, 0)
+    transfers = moves.build()
+    assert transfers.round.tolist() == [0, 0, 1, 1]
+    assert transfers.src.tolist() == [2, 1, 0, 0]
+    assert Transfers.concat(transfers.where(transfers.round == 1), transfers.where(transfers.round == 0)) == transfers
+
+
+def test_nothing_is_a_legal_set_of_transfers():
+    assert len(Transfers.concat()) == 0
+    assert Moves().build().rounds == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(ranks=st.integers(2, 9))
+def test_patterns_of_the_ring_are_its_rows(ranks):
+    schedule = ring.schedule(ranks)
+    expanded = Transfers.concat(*(p.expand() for p in schedule.patterns))
+    rows = sorted(zip(*(c.tolist() for c in schedule.transfers.columns()), strict=True))
+    assert sorted(zip(*(c.tolist() for c in expanded.columns()), strict=True)) == rows
+
+
+def test_a_clamped_pattern_repeats_the_last_chunk_and_skips_negative_ones():
+    pattern = Pattern(
+        op="copy",
+        phase=0,
+        first_round=0,
+        rounds=4,
+        roles=(0, 1),
+        offsets=(1,),
+        table=((-1,), (None,)),
+        stride=1,
+        wrap="clamp",
+        chunks=2,
+    )
+    assert pattern.expand().chunk.tolist() == [0, 1, 1]
+    assert pattern.expand().round.tolist() == [1, 2, 3]
+
+
+def test_a_pattern_needs_a_full_table():
+    with pytest.raises(ValueError, match="one row per position and one column per round"):
+        Pattern(
+            op="copy",
+            phase=0,
+            first_round=0,
+            rounds=1,
+            roles=(0, 1),
+            offsets=(1,),
+            table=((0,),),
+            stride=0,
+            wrap="cyclic",
+            chunks=2,
+        )
