@@ -26,9 +26,7 @@ def load_artifact(path: str) -> Schedule | Program:
         from latecomer.schedules.schedule import Schedule
 
         return Schedule.from_json(text, name)
-    raise InputError(
-        f"{name} is neither a schedule (JSON, from `latecomer synth -o`) nor an MSCCL program (XML)"
-    )
+    raise InputError(f"{name} is neither a schedule (JSON, from `latecomer synth -o`) nor an MSCCL program (XML)")
 
 
 def load_schedule(path: str, command: str) -> Schedule:

@@ -105,9 +105,7 @@ def topology_options(function: Function) -> Function:
     """
 
     @functools.wraps(function)
-    def command(
-        *, spec: str, gpu: str | None, link_rate: float | None, alpha: float | None, **rest: Any
-    ) -> Any:
+    def command(*, spec: str, gpu: str | None, link_rate: float | None, alpha: float | None, **rest: Any) -> Any:
         return function(topology=_topology(spec, gpu, link_rate, alpha), **rest)
 
     return _with(_RATES, command)

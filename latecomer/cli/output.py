@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -78,15 +78,19 @@ def write_file(path: str, text: str) -> None:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
-    """Says on stderr that something is going on while it is, if a person is looking."""
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Says on stderr what is going on while it is, if a person is looking; yields what says the next step."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda step: None
         return
-    sys.stderr.write(f"{what} …")
-    sys.stderr.flush()
+
+    def show(step: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{what}: {step} …" if step else f"{what} …")
+        sys.stderr.flush()
+
+    show("")
     try:
-        yield
+        yield show
     finally:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()

@@ -25,17 +25,11 @@ def _chunks(text: str) -> int | None:
 
 @click.command("synth")
 @question_options
-@click.option(
-    "--algorithm", default="auto", metavar="NAME", help="A construction by name. [auto: the fastest]"
-)
-@click.option(
-    "--chunks", metavar="K", callback=reads(_chunks), help="Number of chunks of the message, or auto. [auto]"
-)
+@click.option("--algorithm", default="auto", metavar="NAME", help="A construction by name. [auto: the fastest]")
+@click.option("--chunks", metavar="K", callback=reads(_chunks), help="Number of chunks of the message, or auto. [auto]")
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule (JSON) to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the summary.")
-def command(
-    question: Question, algorithm: str, chunks: int | None, output: str | None, as_json: bool
-) -> None:
+def command(question: Question, algorithm: str, chunks: int | None, output: str | None, as_json: bool) -> None:
     """Synthesize a schedule, prove it correct, and say what it costs beside ring and the lower bound.
 
     Rounds and times count after the last arrival.
@@ -45,7 +39,7 @@ def command(
     """
     from latecomer.synth.synthesize import synthesize
 
-    with working("synthesizing and proving"):
+    with working("synthesizing") as progress:
         schedule = synthesize(
             question.topology,
             question.arrivals,
@@ -53,6 +47,7 @@ def command(
             algorithm=algorithm,
             chunks=chunks,
             round_latency_us=question.round_latency_us,
+            progress=progress,
         )
     if output:
         write_file(output, schedule.to_json())
@@ -93,9 +88,7 @@ def _print(schedule: Schedule, question: Question, output: str | None) -> None:
     if certificate.prework_us:
         hidden = question.arrivals.delay_us >= certificate.prework_us
         fits = "hidden by the delay" if hidden else "longer than the delay"
-        facts.append(
-            ("pre-work", f"{format_time(certificate.prework_us)} while the late rank is away, {fits}")
-        )
+        facts.append(("pre-work", f"{format_time(certificate.prework_us)} while the late rank is away, {fits}"))
     if certificate.ring_time_us is not None:
         ratio = certificate.ring_time_us / certificate.time_us
         facts.append(("ring", f"{format_time(certificate.ring_time_us)}, {ratio:.3g} times as long"))

@@ -62,10 +62,11 @@ def test_working_is_silent_unless_a_person_looks(monkeypatch: pytest.MonkeyPatch
         def isatty(self) -> bool:
             return True
 
-    for stream, expected in ((io.StringIO(), ""), (Terminal(), "proving …\r\x1b[K")):
+    said = "proving …\r\x1b[Kproving: ring …\r\x1b[K"
+    for stream, expected in ((io.StringIO(), ""), (Terminal(), said)):
         monkeypatch.setattr(sys, "stderr", stream)
-        with working("proving"):
-            pass
+        with working("proving") as progress:
+            progress("ring")
         assert stream.getvalue() == expected
 
 
