@@ -134,6 +134,16 @@ class ArrivalProfile(BaseModel):
 
     # -- text --------------------------------------------------------------------------------------
 
+    def __str__(self) -> str:
+        if len(self.samples) > 1:
+            return f"{len(self.samples)} samples of arrival times"
+        if self.is_synchronous:
+            return "all ranks arrive together"
+        delay = format_time(self.delay_us)
+        if self.late_rank is not None:
+            return f"rank {self.late_rank} arrives {delay} after the others"
+        return f"ranks arrive over {delay}, the last is rank {self.order[-1]}"
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of the times."""

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.engines import events, rounds
 from latecomer.schedules.engines.case import REASONS, Case, Times
-from latecomer.schedules.errors import InputError, NotApplicable
+from latecomer.schedules.errors import InputError
 from latecomer.schedules.messages import Messages
 from latecomer.schedules.schedule import Schedule
 from latecomer.schedules.topology import Topology
@@ -157,13 +157,11 @@ def bind_by_arrival(schedule: Schedule, arrivals: ArrivalProfile) -> Schedule:
 def _fits(schedule: Schedule, topology: Topology, arrivals: ArrivalProfile) -> None:
     if not schedule.ranks == topology.ranks == arrivals.ranks:
         raise InputError(
-            f"the schedule is for {schedule.ranks} ranks, the topology has {topology.ranks} and the arrivals {arrivals.ranks}"
+            f"the schedule is for {schedule.ranks} ranks, the topology has {topology.ranks} "
+            f"and the arrivals {arrivals.ranks}"
         )
-    if schedule.ports == "shared" and topology.ports == "exclusive":
-        raise NotApplicable(
-            f"{schedule.provenance.algorithm} sends to several peers at once, but the ports of {topology.name} are exclusive; "
-            "use a one-port algorithm (circulant, tiling, ring)"
-        )
+    if schedule.ports == "shared":
+        topology.require_shared_ports(schedule.provenance.algorithm)
 
 
 def _decide(

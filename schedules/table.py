@@ -24,15 +24,15 @@ def table(schedule: Schedule, *, max_rounds: int | None = None) -> str:
         rounds = [
             *rounds[: max_rounds // 2],
             f"  … {len(rounds) - max_rounds} rounds …",
-            *rounds[-(max_rounds + 1) // 2 :],
+            *rounds[-((max_rounds + 1) // 2) :],
         ]
     lines += rounds
     if schedule.branches:
         rows = sum(len(branch.transfers) for branch in schedule.branches)
         lines += [
             "",
-            f"then one of {len(schedule.branches)} branches, by the number of pre-work rounds started when the late rank "
-            f"arrives ({rows} transfers in all)",
+            f"then one of {len(schedule.branches)} branches, by the number of pre-work rounds started "
+            f"when the late rank arrives ({rows} transfers in all)",
         ]
     return "\n".join(lines) + "\n"
 

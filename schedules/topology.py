@@ -236,6 +236,20 @@ class Topology(BaseModel):
         """The same network under another port model."""
         return Topology(**{**self._fields(), "ports": ports})
 
+    def scaled(self, alpha_factor: float, beta_factor: float) -> Topology:
+        """The same network with every latency and every second per byte multiplied by a factor."""
+        links = (
+            Link(
+                **{
+                    **link.model_dump(),
+                    "latency_us": link.latency_us * alpha_factor,
+                    "bandwidth_gbs": link.bandwidth_gbs / beta_factor,
+                }
+            )
+            for link in self.links
+        )
+        return Topology(**{**self._fields(), "links": tuple(links)})
+
     def _fields(self) -> dict[str, Any]:
         return {
             name: getattr(self, name) for name in type(self).model_fields
@@ -352,6 +366,14 @@ class Topology(BaseModel):
                 f"{algorithm} needs a switch or a link between every two GPUs, but on {self.name} "
                 f"GPU {pair[0]} and GPU {pair[1]} have no link; use a topology with a switch, such as "
                 f"switch:{self.ranks}@25GB/s"
+            )
+
+    def require_shared_ports(self, algorithm: str) -> None:
+        """Raises `NotApplicable` where ports are exclusive, for an `algorithm` that sends to several peers."""
+        if self.ports == "exclusive":
+            raise NotApplicable(
+                f"{algorithm} sends to several peers at once, but the ports of {self.name} are exclusive; "
+                "use a one-port algorithm (circulant, tiling, ring)"
             )
 
     def out_gbs(self, rank: int) -> float:

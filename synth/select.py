@@ -8,38 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from latecomer.schedules.arrivals import ArrivalProfile
-from latecomer.schedules.bounds import Bounds, bounds
 from latecomer.schedules.errors import InputError, NotApplicable, TopologyError
 from latecomer.schedules.schedule import Schedule
-from latecomer.schedules.simulate import Simulation, simulate
-from latecomer.schedules.topology import Topology
-from latecomer.synth.chunking import Model
+from latecomer.schedules.simulate import Simulation
+from latecomer.synth.question import Question
 from latecomer.synth.registry import ALGORITHMS, Algorithm, Request
-
-
-@dataclass(frozen=True)
-class Question:
-    """On which network, who arrives when, how many bytes, and what starting a round costs a rank."""
-
-    topology: Topology
-    arrivals: ArrivalProfile
-    size_bytes: int
-    round_latency_us: float = 0.0
-
-    def bounds(self) -> Bounds:
-        """The lower bounds of this question."""
-        return bounds(self.topology, self.arrivals, self.size_bytes, round_latency_us=self.round_latency_us)
-
-    def model(self) -> Model:
-        """The question as the four numbers of the closed forms."""
-        topology = self.topology
-        rate = min(topology.out_gbs(rank) for rank in range(topology.ranks))
-        return Model(self.round_latency_us, topology.alpha_us, self.size_bytes / (rate * 1e3), self.arrivals.delay_us)
-
-    def simulate(self, schedule: Schedule) -> Simulation:
-        """What `schedule` takes to answer it."""
-        return simulate(schedule, self.topology, self.arrivals, self.size_bytes, round_latency_us=self.round_latency_us)
 
 
 @dataclass(frozen=True)
@@ -104,11 +77,8 @@ def build(algorithm: Algorithm, question: Question, chunks: int | None) -> Sched
     if chunks is not None and chunks < 1:
         raise InputError(f"the message must be cut into at least 1 chunk, not {chunks}")
     topology = question.topology
-    if algorithm.ports == "shared" and topology.ports == "exclusive":
-        raise NotApplicable(
-            f"{algorithm.name} sends to several peers at once, but the ports of {topology.name} are exclusive; "
-            "use a one-port algorithm (circulant, tiling, ring)"
-        )
+    if algorithm.ports == "shared":
+        topology.require_shared_ports(algorithm.name)
     if algorithm.name != "ring":  # the ring only needs the links between neighbours
         topology.require_switch(algorithm.name)
     schedule = algorithm.build(Request(topology.ranks, chunks, question.model()))

@@ -10,8 +10,9 @@ from latecomer.schedules.check import check
 from latecomer.schedules.errors import LatecomerError
 from latecomer.schedules.schedule import Certificate, Schedule
 from latecomer.schedules.topology import Topology
+from latecomer.synth.question import Question
 from latecomer.synth.registry import named
-from latecomer.synth.select import Question, build, evaluate, select
+from latecomer.synth.select import build, evaluate, select
 
 
 def synthesize(

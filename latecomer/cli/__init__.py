@@ -20,6 +20,7 @@ from latecomer.schedules.errors import LatecomerError
 COMMANDS: Final = {
     "topology": "What was understood of a topology: ranks, links, rates, warnings.",
     "synth": "Synthesize a schedule, prove it, and say what it costs.",
+    "compare": "Every algorithm against the bound.",
     "export": "Compile a schedule for a runtime, read the file back, prove it again.",
     "check": "Prove a schedule or a program, or say where it is wrong.",
     "simulate": "When a schedule's messages start and end, and when every rank is done.",

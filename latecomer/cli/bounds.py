@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import click
 
-from latecomer.cli.options import Question, question_options
+from latecomer.cli.options import question_options
 from latecomer.cli.output import echo_facts, echo_json
 from latecomer.schedules.units import format_time
+
+if TYPE_CHECKING:
+    from latecomer.synth.question import Question
 
 
 @click.command("bounds")
@@ -20,11 +24,7 @@ def command(question: Question, as_json: bool) -> None:
     \b
       latecomer bounds --topology dgx-h100 --late 3 --delay 5ms --size 1GiB
     """
-    from latecomer.schedules.bounds import bounds
-
-    found = bounds(
-        question.topology, question.arrivals, question.size_bytes, round_latency_us=question.round_latency_us
-    )
+    found = question.bounds()
     if as_json:
         echo_json(dataclasses.asdict(found) | {"topology": question.topology.name})
         return

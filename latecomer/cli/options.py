@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from latecomer.cli.output import warn
 from latecomer.schedules.errors import InputError
-from latecomer.schedules.units import format_size, format_time, parse_rate, parse_size, parse_time
+from latecomer.schedules.units import parse_rate, parse_size, parse_time
 
 if TYPE_CHECKING:
     from latecomer.schedules.arrivals import ArrivalProfile
@@ -36,8 +35,38 @@ def reads(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
     return callback
 
 
-def _time(flag: str, help: str, default: str | None = None) -> Callable[[Function], Function]:
-    return click.option(flag, metavar="TIME", callback=reads(parse_time), default=default, help=help)
+def _time(flag: str, help: str, default: str | None = None, alias: str | None = None) -> Callable[[Function], Function]:
+    flags = [flag, *([alias] if alias else []), flag.removeprefix("--").replace("-", "_")]
+    return click.option(*flags, metavar="TIME", callback=reads(parse_time), default=default, help=help)
+
+
+def _chunks(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"{text!r} is neither auto nor a number of chunks, 1 or more")
+    return int(text)
+
+
+def _sizes(text: str) -> tuple[int, int]:
+    low, dots, high = text.partition("..")
+    if not dots:
+        raise InputError(f"{text!r} is not a range of sizes; write it like 1KiB..4GiB")
+    sizes = parse_size(low), parse_size(high)
+    if sizes[0] > sizes[1]:
+        raise InputError(f"{text!r} goes down; write the smaller size first")
+    return sizes
+
+
+chunks_option = click.option(
+    "--chunks",
+    metavar="K",
+    callback=reads(_chunks),
+    help="How many chunks the message is cut into (segments for all_pairs), or auto. [auto]",
+)
+sizes_option = click.option(
+    "--sizes", metavar="FROM..TO", callback=reads(_sizes), help="A plan for every size in a range: 1KiB..4GiB."
+)
 
 
 _RATES = (
@@ -48,7 +77,7 @@ _RATES = (
         callback=reads(parse_rate),
         help="Rate of one NVLink and direction, for nvidia-smi text: 25GB/s.",
     ),
-    _time("--alpha", "Latency of a message; replaces the topology's (3us)."),
+    _time("--alpha", "Latency of a message; replaces the topology's (3us).", alias="--message-latency"),
 )
 _QUESTION = (
     click.option(
@@ -65,37 +94,11 @@ _QUESTION = (
     click.option(
         "--size",
         metavar="SIZE",
-        required=True,
         callback=reads(parse_size),
         help="Message per GPU: 1GiB, 64MB; bytes without a unit.",
     ),
     _time("--round-latency", "What starting a round costs a rank, beside α. [0]", "0"),
 )
-
-
-@dataclass(frozen=True)
-class Question:
-    """What the flags ask: on which network, who arrives when, how many bytes."""
-
-    topology: Topology
-    arrivals: ArrivalProfile
-    size_bytes: int
-    round_latency_us: float
-
-    def __str__(self) -> str:
-        return f"{self.topology}\n{describe_arrivals(self.arrivals)}; {format_size(self.size_bytes)} per GPU"
-
-
-def describe_arrivals(arrivals: ArrivalProfile) -> str:
-    """One line: who is late, by how much."""
-    if len(arrivals.samples) > 1:
-        return f"{len(arrivals.samples)} samples of arrival times"
-    if arrivals.is_synchronous:
-        return "all ranks arrive together"
-    delay = format_time(arrivals.delay_us)
-    if arrivals.late_rank is not None:
-        return f"rank {arrivals.late_rank} arrives {delay} after the others"
-    return f"ranks arrive over {delay}, the last is rank {arrivals.order[-1]}"
 
 
 def topology_options(function: Function) -> Function:
@@ -124,14 +127,20 @@ def question_options(function: Function) -> Function:
         late: int | None,
         delay: float | None,
         arrivals: str | None,
-        size: int,
+        size: int | None,
         round_latency: float,
         **rest: Any,
     ) -> Any:
+        if size is None:
+            if not rest.get("sizes"):
+                raise click.UsageError("Missing option '--size'.")
+            size = rest["sizes"][0]
         if spec == "-" and arrivals == "-":
             raise InputError("--topology and --arrivals cannot both be read from standard input")
         topology = _topology(spec, gpu, link_rate, alpha)
         profile = _arrivals(topology.ranks, late, delay, arrivals)
+        from latecomer.synth.question import Question
+
         return function(question=Question(topology, profile, size, round_latency), **rest)
 
     return _with(_QUESTION, command)

@@ -79,13 +79,16 @@ def write_file(path: str, text: str) -> None:
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Says on stderr what is going on while it is, if a person is looking; yields what says the next step."""
+    """Says on stderr that something is going on while it is, and which part, if a person is looking.
+
+    Gives a function that takes the name of the part.
+    """
     if not sys.stderr.isatty():
-        yield lambda step: None
+        yield lambda part: None
         return
 
-    def show(step: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{what}: {step} …" if step else f"{what} …")
+    def show(part: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{what} … {part}")
         sys.stderr.flush()
 
     show("")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from latecomer.cli.artifacts import load_schedule
-from latecomer.cli.options import Question, question_options
+from latecomer.cli.options import question_options
 from latecomer.cli.output import echo_facts, echo_json, table
 from latecomer.cli.synth import bound_line
 from latecomer.schedules.units import format_time
 
 if TYPE_CHECKING:
     from latecomer.schedules.simulate import Simulation
+    from latecomer.synth.question import Question
 
 _SHOWN_HOPS = 12
 """Messages of the critical path that a person wants to see; --json has them all."""
@@ -29,22 +30,11 @@ def command(file: str, question: Question, as_json: bool) -> None:
     \b
       latecomer simulate plan.json --topology dgx-h100 --late 3 --delay 1ms --size 1GiB
     """
-    from latecomer.schedules.bounds import bounds
     from latecomer.schedules.check import check
-    from latecomer.schedules.simulate import simulate
 
     schedule = load_schedule(file, "simulate")
     check(schedule)
-    run = simulate(
-        schedule,
-        question.topology,
-        question.arrivals,
-        question.size_bytes,
-        round_latency_us=question.round_latency_us,
-    )
-    found = bounds(
-        question.topology, question.arrivals, question.size_bytes, round_latency_us=question.round_latency_us
-    )
+    run, found = question.simulate(schedule), question.bounds()
     gap = run.time_us / found.bound_us - 1 if found.bound_us > 0 else None
     if as_json:
         costs = {"bound_us": found.bound_us, "bound_latency_us": found.bound_latency_us, "gap": gap}

@@ -2,44 +2,55 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from latecomer.cli.options import Question, question_options, reads
-from latecomer.cli.output import echo_facts, echo_json, working, write_file
+from latecomer.cli.options import chunks_option, question_options, sizes_option
+from latecomer.cli.output import echo_facts, echo_json, table, working, write_file
 from latecomer.schedules.errors import InputError
-from latecomer.schedules.units import format_time
+from latecomer.schedules.units import format_size, format_time
 
 if TYPE_CHECKING:
     from latecomer.schedules.schedule import Certificate, Schedule
-
-
-def _chunks(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"{text!r} is neither auto nor a number of chunks, 1 or more")
-    return int(text)
+    from latecomer.synth.plan_set import Plan
+    from latecomer.synth.question import Question
 
 
 @click.command("synth")
 @question_options
+@sizes_option
 @click.option("--algorithm", default="auto", metavar="NAME", help="A construction by name. [auto: the fastest]")
-@click.option("--chunks", metavar="K", callback=reads(_chunks), help="Number of chunks of the message, or auto. [auto]")
-@click.option("-o", "--output", metavar="FILE", help="Write the schedule (JSON) to FILE.")
+@chunks_option
+@click.option("--explain", is_flag=True, help="Also print every candidate, and why others do not apply.")
+@click.option("--sensitivity", is_flag=True, help="Also print the choice with α and β off by a factor of 2.")
+@click.option("-o", "--output", metavar="FILE", help="Write the schedule (JSON) to FILE; with --sizes a directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the summary.")
-def command(question: Question, algorithm: str, chunks: int | None, output: str | None, as_json: bool) -> None:
+def command(
+    question: Question,
+    sizes: tuple[int, int] | None,
+    algorithm: str,
+    chunks: int | None,
+    explain: bool,
+    sensitivity: bool,
+    output: str | None,
+    as_json: bool,
+) -> None:
     """Synthesize a schedule, prove it correct, and say what it costs beside ring and the lower bound.
 
     Rounds and times count after the last arrival.
 
     \b
       latecomer synth --topology dgx-h100 --late 3 --delay 5ms --size 1GiB -o plan.json
+      latecomer synth --topology dgx-h100 --late 3 --delay 5ms --sizes 1KiB..4GiB -o plans
     """
+    if sizes is not None:
+        _plan_set(question, sizes, algorithm, chunks, output, as_json)
+        return
     from latecomer.synth.synthesize import synthesize
 
-    with working("synthesizing") as progress:
+    with working("synthesizing and proving") as progress:
         schedule = synthesize(
             question.topology,
             question.arrivals,
@@ -49,12 +60,108 @@ def command(question: Question, algorithm: str, chunks: int | None, output: str 
             round_latency_us=question.round_latency_us,
             progress=progress,
         )
+    extra = _asked_for(schedule, question, chunks, explain, sensitivity)
     if output:
         write_file(output, schedule.to_json())
     if as_json:
-        echo_json(summary(schedule, question) | {"output": output})
+        echo_json(summary(schedule, question) | {"output": output} | {name: value for name, value, _ in extra})
     else:
         _print(schedule, question, output)
+        for _, _, text in extra:
+            click.echo("\n" + text)
+
+
+def _asked_for(
+    schedule: Schedule, question: Question, chunks: int | None, explain: bool, sensitivity: bool
+) -> list[tuple[str, Any, str]]:
+    """(name, value for --json, text) of the tables that --explain and --sensitivity ask for."""
+    found: list[tuple[str, Any, str]] = []
+    if explain:
+        from latecomer.cli.compare import comparison, facts
+        from latecomer.synth.select import compare
+
+        with working("comparing"):
+            candidates = compare(question, chunks=chunks)
+        bound_us = question.bounds().bound_us
+        found.append(("candidates", [facts(c, bound_us) for c in candidates], comparison(candidates, bound_us)))
+    if sensitivity:
+        import dataclasses
+
+        from latecomer.synth.sensitivity import sensitivity as cases_of
+
+        with working("asking again with other α and β"):
+            cases = cases_of(schedule, question)
+        rows = [
+            (
+                f"{case.alpha_factor:g}",
+                f"{case.beta_factor:g}",
+                format_time(case.time_us),
+                case.best,
+                f"{case.regret:.1%}",
+                "–" if case.gain is None else f"{case.gain:.2f}",
+            )
+            for case in cases
+        ]
+        header = ("α ×", "β ×", "time", "best there", "loss", "ring ÷ time")
+        found.append(("sensitivity", [dataclasses.asdict(case) for case in cases], table(header, rows)))
+    return found
+
+
+def _plan_set(
+    question: Question,
+    sizes: tuple[int, int],
+    algorithm: str,
+    chunks: int | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    from latecomer.synth.plan_set import plan_set
+
+    if chunks is not None:
+        raise InputError("--sizes chooses the number of chunks for every size; leave out --chunks")
+    with working("synthesizing and proving") as progress:
+        plans = plan_set(question, *sizes, algorithm=algorithm, progress=progress)
+    files: list[str | None] = [None] * len(plans)
+    if output:
+        try:
+            os.makedirs(output, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make the directory {output}: {error.strerror}") from error
+        for number, plan in enumerate(plans):
+            name = f"{plan.min_bytes:013d}-{plan.max_bytes:013d}-{plan.schedule.provenance.algorithm}.json"
+            files[number] = os.path.join(output, name)
+            write_file(os.path.join(output, name), plan.schedule.to_json())
+    if as_json:
+        echo_json({"plans": [_plan_facts(plan, file) for plan, file in zip(plans, files, strict=True)]})
+        return
+    rows = []
+    for plan in plans:
+        certificate = _certificate(plan.schedule)
+        gap = "–" if certificate.gap is None else f"{1 + certificate.gap:.3f}"
+        rows.append(
+            (
+                f"{format_size(plan.min_bytes)} … {format_size(plan.max_bytes + (plan is not plans[-1]))}",
+                plan.schedule.provenance.algorithm,
+                str(len(plan.schedule.chunks)),
+                str(certificate.rounds),
+                format_time(certificate.time_us),
+                gap,
+            )
+        )
+    click.echo(table(("message per GPU", "algorithm", "chunks", "rounds", "time at its smallest", "÷ bound"), rows))
+    if output:
+        click.echo(f"\nwrote {len(plans)} plans to {output}")
+
+
+def _plan_facts(plan: Plan, file: str | None) -> dict[str, Any]:
+    return {
+        "min_bytes": plan.min_bytes,
+        "max_bytes": plan.max_bytes,
+        "algorithm": plan.schedule.provenance.algorithm,
+        "chunks": len(plan.schedule.chunks),
+        "output": file,
+        **_certificate(plan.schedule).model_dump(),
+    }
 
 
 def summary(schedule: Schedule, question: Question) -> dict[str, Any]:
