@@ -126,8 +126,7 @@ class Topology(BaseModel):
     def _well_formed(self) -> Self:
         if self.ranks < 2:
             raise TopologyError(
-                f"a topology needs at least 2 GPUs, this one has {self.ranks}: "
-                "a single GPU has nobody to reduce with"
+                f"a topology needs at least 2 GPUs, this one has {self.ranks}: a single GPU has nobody to reduce with"
             )
         if len(set(self.switches)) != len(self.switches) or "" in self.switches:
             raise TopologyError("switches must have names that differ")
@@ -251,9 +250,7 @@ class Topology(BaseModel):
         return Topology(**{**self._fields(), "links": tuple(links)})
 
     def _fields(self) -> dict[str, Any]:
-        return {
-            name: getattr(self, name) for name in type(self).model_fields
-        }  # dict(self) has cached properties too
+        return {name: getattr(self, name) for name in type(self).model_fields}  # dict(self) has cached properties too
 
     # -- routes ------------------------------------------------------------------------------------
 
@@ -353,9 +350,7 @@ class Topology(BaseModel):
     def full_mesh(self) -> bool:
         """Every two ranks have a direct link, all of the same rate."""
         direct = [link for link in self.links if isinstance(link.src, int) and isinstance(link.dst, int)]
-        return (
-            len(direct) == self.ranks * (self.ranks - 1) and len({link.bandwidth_gbs for link in direct}) == 1
-        )
+        return len(direct) == self.ranks * (self.ranks - 1) and len({link.bandwidth_gbs for link in direct}) == 1
 
     def require_switch(self, algorithm: str) -> None:
         """Raises `NotApplicable` unless every two ranks have a route, naming `algorithm` and a pair that has
@@ -403,10 +398,7 @@ class Topology(BaseModel):
             if len(set(out)) == len(set(into)) == 1:  # spares the routes of all pairs on a big switch
                 return out[0] + into[0]
         routes = (
-            path
-            for src in range(self.ranks)
-            for node, path in self._routes_from(src).items()
-            if isinstance(node, int)
+            path for src in range(self.ranks) for node, path in self._routes_from(src).items() if isinstance(node, int)
         )
         return max((sum(self.links[index].latency_us for index in path) for path in routes), default=0.0)
 
@@ -456,9 +448,7 @@ class Topology(BaseModel):
             raise TopologyError(f"{source}: not JSON, or cut off ({error})") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else None
-            raise TopologyError(
-                f'{source}: not a latecomer topology: "format" should be {FORMAT!r}, found {found!r}'
-            )
+            raise TopologyError(f'{source}: not a latecomer topology: "format" should be {FORMAT!r}, found {found!r}')
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -485,9 +475,7 @@ class Topology(BaseModel):
         return f"{self.name}: {self.ranks} GPUs, {shape}, α {alpha}, {self.ports} ports"
 
 
-def both_ways(
-    ends: Iterable[tuple[int | str, int | str]], rate_gbs: float, alpha_us: float
-) -> tuple[Link, ...]:
+def both_ways(ends: Iterable[tuple[int | str, int | str]], rate_gbs: float, alpha_us: float) -> tuple[Link, ...]:
     """Links in both directions between each pair of `ends`; a link that leaves a rank carries `alpha_us`."""
     return tuple(
         Link(src=src, dst=dst, bandwidth_gbs=rate_gbs, latency_us=alpha_us if isinstance(src, int) else 0.0)
