@@ -6,21 +6,23 @@ from collections.abc import Iterable, Sequence
 
 from latecomer.codegen.operations import Operation, Place
 
+Access = tuple[Sequence[Place], Place | None, int]
+"""(places read, place written, length of each) of one operation."""
 
-def conflicts(operations: Sequence[Operation]) -> list[list[int]]:
-    """For each operation of one rank, the earlier ones it must come after, latest first; may hold implied
-    ones.
 
-    Read after write, write after read, write after write, chunk by chunk; chunk c of `input` and of
-    `output` count as the same memory, so the result holds in place and out of place. O(chunks touched).
+def conflicts(accesses: Sequence[Access]) -> list[list[int]]:
+    """For each operation of one rank, earlier ones it must come after, latest first; may hold implied ones.
+
+    Read after write, write after read, write after write, chunk by chunk; chunk c of `input` and of `output`
+    count as the same memory, so the result holds in place and out of place. O(chunks touched).
     """
     writer: dict[tuple[bool, int], int] = {}
     readers: dict[tuple[bool, int], list[int]] = {}
     result = []
-    for i, op in enumerate(operations):
+    for i, (read, written, length) in enumerate(accesses):
         waits: set[int] = set()
-        reads = [key for place in op.reads() for key in _keys(place, op.length)]
-        writes = list(_keys(op.dst, op.length)) if op.dst is not None else []
+        reads = [key for place in read for key in _keys(place, length)]
+        writes = list(_keys(written, length)) if written is not None else []
         for key in reads:
             if key in writer:
                 waits.add(writer[key])
@@ -38,9 +40,9 @@ def conflicts(operations: Sequence[Operation]) -> list[list[int]]:
     return result
 
 
-def _keys(place: Place, count: int) -> Iterable[tuple[bool, int]]:
+def _keys(place: Place, length: int) -> Iterable[tuple[bool, int]]:
     scratch = place.buffer == "scratch"
-    return ((scratch, index) for index in range(place.offset, place.offset + count))
+    return ((scratch, offset) for offset in range(place.offset, place.offset + length))
 
 
 def least(
@@ -48,8 +50,8 @@ def least(
 ) -> list[tuple[int, ...]]:
     """`waits` without what follows from the rest (and from `given`, an order that holds anyway).
 
-    `waits[i]` and `given[i]` are positions below i; `waits[i]` is sorted latest first. Sets of ancestors
-    are bits of an integer: O(edges · operations / 64).
+    `waits[i]` and `given[i]` are positions below i; `waits[i]` is sorted latest first. Sets of ancestors are
+    bits of an integer: O(edges · operations / 64).
     """
     ancestors: list[int] = []
     result = []
@@ -69,5 +71,5 @@ def least(
 
 def with_dependencies(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """One rank's operations with the least `deps` that exclude every hazard. Before: `deps` are empty."""
-    deps = least(conflicts(operations))
+    deps = least(conflicts([(tuple(op.reads()), op.dst, op.length) for op in operations]))
     return tuple(op._replace(deps=d) if d else op for op, d in zip(operations, deps, strict=True))

@@ -37,7 +37,7 @@ def operations(schedule: Schedule, *, in_place: bool = False) -> OperationList:
 
 
 def raw_operations(schedule: Schedule, *, in_place: bool) -> OperationList:
-    """As `operations`, but every value has scratch cells of its own and `deps` are empty: passes start here."""
+    """As `operations`, but every value has scratch cells of its own and no `deps`: passes start here."""
     if schedule.branches:
         raise InputError("this schedule decides at the last arrival what follows; "
                          "pick one course first: schedule.resolve(number of pre-work rounds)")
@@ -81,7 +81,28 @@ def _rounds(schedule: Schedule) -> Iterator[list[_Message]]:
         for of_message in messages.values():
             if len(of_message) > 1:
                 of_message.sort(key=lambda r: (r.phase, r.reduce, r.src_slot, r.dst_slot, r.chunk))
-        yield list(messages.items())
+        yield _sends_first(list(messages.items()))
+
+
+def _sends_first(messages: list[_Message]) -> list[_Message]:
+    """Where every rank sends and receives once at most: an order in which it sends first, as far as there
+    is one.
+
+    Then what it receives can go straight to its place, and a rank passes on what came a round ago before it
+    takes the next. On a cycle of messages one rank, always the same, has to receive first.
+    """
+    by_sender = {pair[0]: (pair, rows) for pair, rows in messages}
+    if len(by_sender) < len(messages) or len({dst for (_, dst), _ in messages}) < len(messages):
+        return messages
+    result: list[_Message] = []
+    for sender in sorted(by_sender):
+        chain = []
+        at: int | None = sender
+        while at in by_sender:
+            chain.append(by_sender.pop(at))
+            at = chain[-1][0][1]
+        result += reversed(chain)
+    return result
 
 
 class _Received(NamedTuple):
@@ -132,7 +153,8 @@ class _Rank:
         cell = -1 if straight else self.fresh(run)
         dst = Place("output", first.chunk) if straight else Place("scratch", cell)
         self.operations.append(Operation(
-            "receive", source, message, first.round, first.phase, stage, first.chunk, len(run), None, None, dst))
+            "receive", source, message, first.round, first.phase, stage, first.chunk, len(run),
+            None, None, dst))
         if straight:
             self.written.update(row.chunk for row in run)
             return
@@ -144,7 +166,7 @@ class _Rank:
             self.apply(received)
 
     def apply(self, received: _Received) -> None:
-        """Add or copy a received run to its slots; a relay slot that is not added to just takes over the cells."""
+        """Add or copy a received run to its slots; a relay slot not added to just takes over the cells."""
         for cell, part in self._parts(received):
             first = part[0]
             held = self.place(first.chunk, first.dst_slot)

@@ -4,53 +4,88 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from latecomer.codegen.operations import Operation, Place
+
+
+class Use(NamedTuple):
+    """What one operation does with scratch: the block it fills for the first time, the cells it touches.
+
+    Blocks are (first cell, length). Only blocks of the same `pool` take over each other's cells.
+    """
+
+    round: int
+    pool: int
+    fills: tuple[int, int] | None
+    touches: tuple[tuple[int, int], ...]
+
+
+def assign_cells(
+    uses: Sequence[Use], weights: Sequence[int], lag: int
+) -> tuple[dict[int, int], tuple[int, ...]]:
+    """(old cell → new cell, weight of each new cell) for the operations of one rank.
+
+    Before: every filled block has cells of its own (`weights[cell]` each). After: a block is used again for
+    one of the same weights and pool, `lag` rounds or more after the round of its last use. List order is
+    kept, so whoever computes dependencies from the result stays free of hazards. Linear in the list.
+    """
+    block_of: dict[int, int] = {}
+    lengths: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for i, use in enumerate(uses):
+        if use.fills is not None:
+            first, length = use.fills
+            lengths[first] = length
+            block_of |= dict.fromkeys(range(first, first + length), first)
+            last[first] = i
+        for first, length in use.touches:
+            last |= {block_of[cell]: i for cell in range(first, first + length)}
+    ends: dict[int, list[int]] = defaultdict(list)
+    for first, i in last.items():
+        ends[i].append(first)
+
+    moved: dict[int, int] = {}
+    cells: list[int] = []
+    free: dict[tuple[int, tuple[int, ...]], deque[tuple[int, int]]] = defaultdict(deque)
+    key: dict[int, tuple[int, tuple[int, ...]]] = {}
+    for i, use in enumerate(uses):
+        if use.fills is not None:
+            first, length = use.fills
+            shape = tuple(weights[first: first + length])
+            key[first] = (use.pool, shape)
+            pool = free[key[first]]
+            if pool and pool[0][0] + lag <= use.round:
+                target = pool.popleft()[1]
+            else:
+                target = len(cells)
+                cells += shape
+            moved |= {first + k: target + k for k in range(length)}
+        for first in ends.get(i, ()):
+            free[key[first]].append((use.round, moved[first]))
+    return moved, tuple(cells)
+
+
+def moved(place: Place | None, cells: dict[int, int]) -> Place | None:
+    """`place` after its scratch cell was given another number."""
+    if place is None or place.buffer != "scratch":
+        return place
+    return Place("scratch", cells[place.offset])
 
 
 def allocate(
     operations: Sequence[Operation], weights: Sequence[int], lag: int
 ) -> tuple[list[Operation], tuple[int, ...]]:
-    """The same operations of one rank in fewer scratch cells, and the weight of each cell.
-
-    Before: every received run has cells of its own (`weights[cell]` each). After: a block of cells is used
-    again for a run of the same weights, `lag` rounds or more after the round of its last reader; the order
-    of the list is kept, so whoever computes dependencies from it stays free of hazards. Linear in the list.
-    """
-    last_use: dict[int, int] = {}
-    blocks: dict[int, int] = {}
-    """First cell of each received block → its length."""
-    for i, op in enumerate(operations):
-        if op.kind == "receive" and op.dst is not None and op.dst.buffer == "scratch":
-            blocks[op.dst.offset] = op.length
-        for place in (op.src, op.other, op.dst):
-            if place is not None and place.buffer == "scratch":
-                for cell in range(place.offset, place.offset + op.length):
-                    last_use[cell] = i
-    ends: dict[int, list[int]] = defaultdict(list)
-    for first, count in blocks.items():
-        ends[max(last_use[cell] for cell in range(first, first + count))].append(first)
-
-    moved: dict[int, int] = {}
-    cells: list[int] = []
-    free: dict[tuple[int, ...], deque[tuple[int, int]]] = defaultdict(deque)
-    result = []
-    for i, op in enumerate(operations):
-        if op.dst is not None and op.kind == "receive" and op.dst.buffer == "scratch":
-            first, shape = op.dst.offset, tuple(weights[op.dst.offset: op.dst.offset + op.length])
-            if free[shape] and free[shape][0][0] + lag <= op.round:
-                target = free[shape].popleft()[1]
-            else:
-                target = len(cells)
-                cells += shape
-            moved |= {first + k: target + k for k in range(op.length)}
-        for first in ends.get(i, ()):
-            shape = tuple(weights[first: first + blocks[first]])
-            free[shape].append((op.round, moved[first]))
-        places = {name: _moved(getattr(op, name), moved) for name in ("src", "other", "dst")}
-        result.append(op._replace(**places))
-    return result, tuple(cells)
+    """`assign_cells` for a rank's operations: the same ones in fewer cells, and the weight of each cell."""
+    cells, sizes = assign_cells([_use(op) for op in operations], weights, lag)
+    renamed = [op._replace(src=moved(op.src, cells), other=moved(op.other, cells), dst=moved(op.dst, cells))
+               for op in operations]
+    return renamed, sizes
 
 
-def _moved(place: Place | None, moved: dict[int, int]) -> Place | None:
-    return Place("scratch", moved[place.offset]) if place is not None and place.buffer == "scratch" else place
+def _use(op: Operation) -> Use:
+    touched = tuple((p.offset, op.length) for p in (op.src, op.other, op.dst)
+                    if p is not None and p.buffer == "scratch")
+    if op.kind == "receive" and touched:
+        return Use(op.round, 0, touched[0], ())
+    return Use(op.round, 0, None, touched)
