@@ -49,6 +49,8 @@ class Simulation:
         The messages, in order of priority.
     start_us, end_us:
         Shape (messages,).
+    own_us:
+        Shape (messages,): what the message takes when nothing is in its way.
     after, reason:
         Shape (messages,): the message each one waited for last (-1: none) and why, as an index into `REASONS`.
     finish_us:
@@ -61,6 +63,7 @@ class Simulation:
     messages: Messages
     start_us: Times
     end_us: Times
+    own_us: Times
     after: NDArray[np.int64]
     reason: NDArray[np.int8]
     finish_us: Times
@@ -82,11 +85,15 @@ class Simulation:
     @property
     def wait_us(self) -> Times:
         """Shape (ranks,): time from a rank's arrival to its finish in which neither of its ports moved data."""
-        busy = np.zeros(len(self.finish_us))
         binding = np.array(self.schedule.binding)
+        src, dst = binding[self.messages.src], binding[self.messages.dst]
+        # A message is at its sender's port when it starts and at its receiver's port until it ends.
+        sent, got = self.start_us + self.own_us, self.end_us - self.own_us
+        busy = np.zeros(len(self.finish_us))
         for rank in range(len(busy)):
-            mine = (binding[self.messages.src] == rank) | (binding[self.messages.dst] == rank)
-            busy[rank] = _covered(self.start_us[mine], self.end_us[mine])
+            out, into = src == rank, dst == rank
+            starts = np.concatenate([self.start_us[out], got[into]])
+            busy[rank] = _covered(starts, np.concatenate([sent[out], self.end_us[into]]))
         return self.finish_us - self.arrivals_us - busy
 
     def critical_path(self) -> list[int]:
@@ -136,6 +143,7 @@ def _run(
         case.messages,
         timeline.start_us,
         timeline.end_us,
+        case.whole_us,
         timeline.after,
         timeline.reason,
         finish,
