@@ -19,7 +19,7 @@ FORWARDED: dict[StepType, StepType] = {"r": "rcs", "rrc": "rrcs"}
 
 @dataclass
 class Block:
-    """A threadblock: at most one connection it sends on and one it receives on, its drafts by position, in list order."""
+    """A threadblock: at most one connection to send on and one to receive on; its drafts by position, in list order."""
 
     send: int = -1
     recv: int = -1
@@ -122,8 +122,8 @@ def _pair(
             continue
         used_in.add(i)
         used_out.add(j)
-        a, b = ins[i].block, outs[j].block
-        blocks.append(Block(send=b.send, recv=a.recv, channel=a.channel, drafts=together))
+        into, out = ins[i].block, outs[j].block
+        blocks.append(Block(send=out.send, recv=into.recv, channel=into.channel, drafts=together))
     ins[:] = [end for i, end in enumerate(ins) if i not in used_in]
     outs[:] = [end for j, end in enumerate(outs) if j not in used_out]
     return blocks

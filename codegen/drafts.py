@@ -6,7 +6,7 @@ Offsets and lengths are in *units*: the equal pieces a program's buffers are cut
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import gcd
 from typing import NamedTuple
 
@@ -120,7 +120,7 @@ def _pieces(op: Operation, units: Units, scratch: Sequence[int]) -> Iterator[_Pi
         starts = scratch if place.buffer == "scratch" else units.starts
         return Place(place.buffer, starts[place.offset] + offset)
 
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         yield _Piece(at(op.src, low), at(op.other, low), at(op.dst, low), high - low)
 
 

@@ -110,7 +110,7 @@ RULES = {
     "S12": Rule("trailing nop", _ALL, "dropped, with its dependency"),
     "S13": Rule("merged re steps of different cnt", _ALL, "the last cnt is used for all: wrong results"),
     "S14": Rule("more than 16 re steps merge", _ALL, "an array on the device overruns"),
-    "S15": Rule("writes the send buffer of an out-of-place call", _NONE, "the caller's data changes"),
+    "S15": Rule("writes the send buffer of an out-of-place call", _ALL, "the caller's data changes"),
     # Dependencies
     "D01": Rule("waits for a threadblock that does not exist", _ALL, _HANG),
     "D02": Rule("waits for a step that does not exist", _ALL, _HANG),

@@ -160,7 +160,8 @@ def _step(draft: Draft, wait: tuple[int, int], awaited: bool) -> Step:
     # Every step names two places; where it uses one, the other repeats it, which every parser's bounds check passes.
     src = draft.src or draft.dst
     dst = draft.dst or draft.src
-    assert src is not None and dst is not None
+    assert src is not None
+    assert dst is not None
     return Step(draft.type, _SHORT[src.buffer], src.offset, _SHORT[dst.buffer], dst.offset, draft.length,
                 *wait, int(awaited))
 

@@ -192,10 +192,10 @@ class _Reader:
 
     def _gpu(self, tag: Tag) -> Gpu:
         here = _Place(self._int(tag, "id", _Place(), "G04"))
-        sizes = [self._int(tag, key, here, "G04") for key in ("i_chunks", "o_chunks", "s_chunks")]
+        i, o, s = (self._int(tag, key, here, "G04") for key in ("i_chunks", "o_chunks", "s_chunks"))
         blocks = () if tag.empty else tuple(self._block(t, here) for t in self._children("gpu", "tb"))
         assert here.gpu is not None
-        return Gpu(here.gpu, *sizes, blocks, tag.line)
+        return Gpu(here.gpu, i, o, s, blocks, tag.line)
 
     def _block(self, tag: Tag, gpu: _Place) -> Threadblock:
         here = gpu._replace(tb=self._int(tag, "id", gpu, "T01"))
@@ -231,7 +231,7 @@ class _Reader:
             self.findings.add("S05", f"s=\"{tag.attributes['s']}\" on step {here.step} of its threadblock",
                               tag.line, *here)
         words = {}
-        for key, known, code in (("type", _STEP_TYPES, "S02"), ("srcbuf", _BUFFERS, "S04"), ("dstbuf", _BUFFERS, "S04")):
+        for key, known, code in _WORDS:
             text = tag.attributes.get(key)
             if text is None:
                 self.findings.add("S01", f"<step> has no {key}", tag.line, *here)
@@ -245,6 +245,7 @@ class _Reader:
                     numbers["deps"], numbers["hasdep"])
 
 
+_WORDS = (("type", _STEP_TYPES, "S02"), ("srcbuf", _BUFFERS, "S04"), ("dstbuf", _BUFFERS, "S04"))
 _NUMBERS = ("srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
 
 

@@ -1,0 +1,152 @@
+"""Does a program compute its collective, whatever the timing, on the runtime it is for?
+
+`examine` answers with findings, `verify` raises the first error. In order: the text's dialect and the
+structure; whether it can get stuck, from the smallest to the largest message it serves; the result on all
+ranks, in one interleaving; and that no other interleaving differs: no two unordered accesses where one
+writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from latecomer.codegen.deadlock import smallest_batch, stuck
+from latecomer.codegen.findings import Finding, Findings
+from latecomer.codegen.graph import CAPACITY, StepGraph, in_order, step_graph
+from latecomer.codegen.hazards import Hazard, hazards
+from latecomer.codegen.msccl_reader import read_with_notes
+from latecomer.codegen.structure import check_structure
+from latecomer.codegen.symbolic import interpret
+from latecomer.codegen.targets import target as named_target
+from latecomer.schedules.errors import IncorrectProgram
+from latecomer.schedules.program import Program
+
+MAX_REORDERED = 64
+"""Races of which both orders are run, to tell those that matter; further ones count as mattering."""
+
+_RUNS_ANYWAY = frozenset(
+    ["S05", "S11", "S12", "S13", "S14", "S15", "T04", "T05", "T10", "G05", "G06", "G07", "G09", "D06", "D07", "D08"]
+)
+"""Structural errors that leave the meaning clear enough to go on."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found. `correct` says that nothing found is an error; `facts` is what was established."""
+
+    findings: tuple[Finding, ...]
+    facts: dict[str, int | str | bool]
+
+    @property
+    def correct(self) -> bool:
+        """No finding is an error."""
+        return not any(finding.severity == "error" for finding in self.findings)
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that are."""
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+
+def examine_text(
+    text: str, source: str = "program", target: str | None = None, sizes: Sequence[int] | None = None
+) -> Report:
+    """`examine` for a file, with its lexical faults. Raises `InputError` where it cannot be read at all."""
+    program, notes = read_with_notes(text, source, target)
+    report = examine(program, target, sizes)
+    return Report((*notes, *report.findings), report.facts)
+
+
+def examine(program: Program, target: str | None = None, sizes: Sequence[int] | None = None) -> Report:
+    """All findings about `program` on `target` (None: on any runtime), for messages of `sizes` bytes.
+
+    `sizes` are the sizes asked about (by default all that the program says it serves). O(steps² / 64 per
+    rank).
+    """
+    findings = Findings(program.source or "program", target)
+    goal = named_target(target) if target is not None else None
+    check_structure(program, findings, goal)
+    facts: dict[str, int | str | bool] = {
+        "ranks": program.ranks, "chunks": program.chunks, "collective": program.collective,
+        "threadblocks": max((len(gpu.threadblocks) for gpu in program.gpus), default=0),
+        "channels": program.channels, "steps": sum(1 for _ in program.steps()),
+    }
+    if all(finding.code in _RUNS_ANYWAY for finding in findings.errors):
+        _behaviour(program, findings, facts, sizes)
+    found = sorted(findings.found, key=lambda f: {"error": 0, "warning": 1, "note": 2}[f.severity])
+    return Report(tuple(found), facts)
+
+
+def verify(program: Program, target: str | None = None, sizes: Sequence[int] | None = None) -> Report:
+    """`examine`, raising `IncorrectProgram` with the first error."""
+    report = examine(program, target, sizes)
+    for finding in report.errors:
+        raise IncorrectProgram(f"{finding.code}: {finding.message}. At run time: {finding.outcome}",
+                               gpu=finding.gpu, tb=finding.tb, step=finding.step)
+    return report
+
+
+def _behaviour(
+    program: Program, findings: Findings, facts: dict[str, int | str | bool], sizes: Sequence[int] | None
+) -> None:
+    graph = step_graph(program)
+    order = in_order(graph)
+    if order is None:
+        where = stuck(program, per_message=71)
+        first = where.chain[0] if where is not None else (None, None, None)
+        findings.add("K01", f"no step can go on: {where}", _line(graph, first), *first)
+        return
+    smallest = smallest_batch(program, sizes)
+    facts["rendezvous_safe"] = stuck(program, capacity=0) is None
+    if not facts["rendezvous_safe"]:
+        where = stuck(program, per_message=smallest)
+        if where is not None:
+            first = where.chain[0]
+            findings.add("K02", f"with {smallest} chunks in a message no step can go on: {where}",
+                         _line(graph, first), *first)
+        findings.add("K03", f"a send must be able to end before its receive starts ({CAPACITY[program.protocol]} "
+                     f"messages in flight with {program.protocol})", program.line)
+    for in_place in _modes(program):
+        _results(program, graph, order, in_place, findings)
+
+
+def _modes(program: Program) -> list[bool]:
+    modes = [in_place for in_place, served in ((True, program.in_place), (False, program.out_of_place)) if served]
+    return modes or [bool(program.in_place)]
+
+
+def _line(graph: StepGraph, place: tuple[int | None, int | None, int | None]) -> int:
+    gpu, tb, step = place
+    if gpu is None or tb is None or step is None:
+        return 0
+    return graph.nodes[graph.first[gpu, tb] + step].line
+
+
+def _results(program: Program, graph: StepGraph, order: list[int], in_place: bool, findings: Findings) -> None:
+    call = "in place" if in_place else "out of place"
+    wrong = interpret(program, graph, order, in_place)
+    for outcome in wrong[:1]:
+        node = graph.nodes[outcome.node] if outcome.node is not None else None
+        gpu = next((g for g in program.gpus if g.id == outcome.rank), None)
+        line = node.line if node is not None else gpu.line if gpu is not None else program.line
+        more = f" (and {len(wrong) - 1} more chunks)" if len(wrong) > 1 else ""
+        findings.add(outcome.code, f"called {call}, {outcome.why}{more}", line,
+                     *((node.gpu, node.tb, node.step) if node is not None else (outcome.rank,)))
+    races = hazards(program, graph, order, in_place)
+    for k, race in enumerate(races):
+        code = "H03" if race.queues else "H02"
+        if not race.queues and (wrong or k >= MAX_REORDERED or _matters(program, graph, race, in_place)):
+            code = "H01"
+        node = graph.nodes[race.second]
+        other = graph.nodes[race.first]
+        buffer, offset = race.location
+        findings.add(code, f"called {call}, it and {graph.where(race.first)} (line {other.line}) both use chunk {offset} "
+                     f"of {buffer}, one of them writes, and nothing orders them",
+                     node.line, node.gpu, node.tb, node.step)
+
+
+def _matters(program: Program, graph: StepGraph, race: Hazard, in_place: bool) -> bool:
+    """Is the result wrong when the two come in the other order?"""
+    order = in_order(graph, (race.second, race.first))
+    return order is None or bool(interpret(program, graph, order, in_place))
