@@ -1,0 +1,264 @@
+"""`Executor`: runs one rank of a plan over a transport, as often as it is called.
+
+    executor = Executor(Plan(schedule), TorchTransport())
+    executor.all_reduce(tensor)
+
+A plan is proven before it runs, serves one size of group, any number of elements down to one and any type that can be
+added. Reductions happen in the order the plan states, so the same plan on the same data gives the same bits. Nobody
+waits for the late rank before its data is needed, and there is no opening barrier. Memory beside the caller's: the
+pieces that are under way, kept between calls.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from typing import Any
+
+from latecomer.runtime.adaptive import NUMBERS, Early, Late
+from latecomer.runtime.arrays import OPS
+from latecomer.runtime.board import gather
+from latecomer.runtime.engine import NO_LIMIT, Engine, Job
+from latecomer.runtime.failures import CollectiveFailed, PeerLost, PlanMismatch, Status, idle
+from latecomer.runtime.grouped import GroupedTransport, run_grouped
+from latecomer.runtime.monitor import LOOK_S, Monitor
+from latecomer.runtime.plan import Plan
+from latecomer.runtime.steps import Steps, compile_steps
+from latecomer.runtime.transports.base import Transport
+from latecomer.schedules.errors import InputError
+
+_KEPT = 256
+"""Compiled step lists kept per executor; a plan with many branches, or buckets of many sizes, has as many."""
+
+
+class Executor:
+    """One rank of `plan`. Collective: every rank of the transport's group makes one, with the same plan.
+
+    Parameters
+    ----------
+    timeout_s:
+        A rank that makes no progress for so long ends the collective on every rank; None: the transport's default.
+    start_timeout_s:
+        How long the ranks may take to come together here, to see that they hold the same plan.
+    ahead:
+        How many rounds of a rank's sends may be under way at once, beyond the first.
+
+    Raises
+    ------
+    InputError
+        The plan is for another number of ranks.
+    PlanMismatch
+        The ranks hold different plans, or some do not come.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        transport: Transport,
+        *,
+        timeout_s: float | None = None,
+        start_timeout_s: float = 120.0,
+        ahead: int = 0,
+    ) -> None:
+        if plan.ranks != transport.ranks:
+            raise InputError(
+                f"the plan is for {plan.ranks} ranks, the group has {transport.ranks}; "
+                "synthesize one for this size, or start as many processes"
+            )
+        if plan.late is not None and transport.grouped:
+            raise InputError(
+                "adaptive plans need to know on the host when a rank arrives; this transport only orders "
+                "streams: use algorithm all_pairs, planned for a delay"
+            )
+        self.plan, self.transport = plan, transport
+        self.timeout_s = transport.default_timeout_s if timeout_s is None else timeout_s
+        self._ahead = ahead
+        self._compiled: dict[tuple[int | None, int], Steps] = {}
+        self._scratch: dict[str, Any] = {}
+        self._calls = 0
+        self._ended = 0
+        self._engine: Engine | None = None
+        self._control: Early | Late | None = None
+        self._signature = ""
+        self._progress = 0.0
+        self._lost: tuple[int, ...] = ()
+        self.cut: int | None = None
+        """Rounds of pre-work that the last call of an adaptive plan had room for."""
+        _same_plan(plan, transport, start_timeout_s)
+        self._monitor = Monitor(transport.board, transport.rank, transport.ranks, self._status, self._stalled)
+
+    def all_reduce(self, buffer: Any, *, op: str = "sum", out: Any = None) -> Any:
+        """Reduce `buffer` over all ranks into `out` on each; `out` None: into `buffer`. Returns where the result is.
+
+        For plans of other collectives: run them on buffers of the whole message.
+
+        Raises `InputError` before anything is sent, `CollectiveFailed` when the collective cannot end; after that the
+        executor and its transport are of no more use.
+        """
+        arrays = self.transport.arrays
+        source = arrays.flat(buffer, "the buffer")
+        target = source if out is None else arrays.flat(out, "out")
+        self._fits(source, target, op)
+        if self._monitor.alarm is not None:
+            raise CollectiveFailed(f"collective {self._monitor.alarm[0]} failed; make a new process group and executor")
+        elements = len(source)
+        self._signature = f"{elements} elements of {arrays.dtype(source)}, {op}"
+        self._calls += 1
+        if elements:
+            self._run(source, target, op)
+        self._ended = self._calls
+        if op == "avg":
+            arrays.divide(target, self.plan.ranks)
+        return buffer if out is None else out
+
+    def prepare(self, elements: int) -> None:
+        """Make everything that calls of `elements` elements need, so that none of them has to."""
+        for cut in self.plan.cuts or [None]:
+            self._steps(cut, elements)
+
+    def close(self) -> None:
+        """Let go of threads and memory. The process group stays as it is."""
+        self._monitor.close()
+        self.transport.close()
+        self._scratch.clear()
+
+    # -- one call ---------------------------------------------------------------------------------------------------
+
+    def _fits(self, source: Any, target: Any, op: str) -> None:
+        arrays = self.transport.arrays
+        if op not in OPS:
+            raise InputError(f"no reduction is called {op!r}; there are {', '.join(OPS)}")
+        if op == "avg" and not arrays.floating(source):
+            raise InputError(f"avg needs a floating type, not {arrays.dtype(source)}; reduce with sum and divide")
+        if len(source) != len(target) or source.dtype != target.dtype:
+            raise InputError("buffer and out must have the same number of elements and the same type")
+
+    def _run(self, source: Any, target: Any, op: str) -> None:
+        arrays, plan, transport = self.transport.arrays, self.plan, self.transport
+        steps = self._steps(None, len(source))
+        known = [self._compiled.get((cut, len(source))) for cut in plan.cuts]
+        most = max([steps.scratch, *(branch.scratch for branch in known if branch is not None)])
+        buffers = {"input": source, "output": target, "scratch": self._memory(most, source)}
+        tags = zlib.crc32(f"{self._calls} {self._signature}".encode()) % 2047 << 20
+        job = Job(buffers, op, tags)
+        if isinstance(transport, GroupedTransport) and transport.grouped:
+            run_grouped(transport, steps.steps, job)
+        else:
+            engine = Engine(transport, job, keep_rounds=plan.keep_rounds, ahead=self._ahead)
+            try:
+                steps = self._drive(engine, steps, buffers, tags)
+            except PeerLost as error:
+                self._lost = (error.peer,)
+                self._monitor.raise_alarm(self._calls, str(error))
+            if self._monitor.alarm is not None:
+                raise self._monitor.failure()
+            self._engine = self._control = None
+        if not arrays.same_memory(source, target):
+            for start, stop in steps.untouched:
+                arrays.copy(source[start:stop], target[start:stop])
+
+    def _drive(self, engine: Engine, steps: Steps, buffers: dict[str, Any], tags: int) -> Steps:
+        """Runs until the collective has ended (or the alarm is raised); returns the steps that were run."""
+        plan, transport = self.plan, self.transport
+        control: Early | Late | None = None
+        self._progress = time.monotonic()
+        if plan.late is None:
+            engine.load(steps.steps)
+        elif plan.late == transport.rank:
+            control = Late(transport, tags)
+        else:
+            control = Early(transport, tags, plan.late)
+            engine.sends_begin = True
+            engine.load(steps.steps)
+        self._engine, self._control = engine, control
+        agreed, branch = control is None, None
+        while True:
+            engine.pump()
+            if branch is not None and (branch.scratch <= len(buffers["scratch"]) or engine.through(engine.limit)):
+                # The branch's cells begin with the trunk's, so what is under way may stay where it is; only where the
+                # memory is too small must it land first.
+                if branch.scratch > len(buffers["scratch"]):
+                    kept, buffers["scratch"] = buffers["scratch"], self._memory(branch.scratch, buffers["scratch"])
+                    transport.arrays.copy(kept, buffers["scratch"][: len(kept)])
+                steps, branch = branch, None
+                engine.limit, engine.sends_begin = NO_LIMIT, False
+                engine.load(steps.steps)
+                continue
+            if agreed and branch is None and engine.finished and not (control and control.open):
+                return steps
+            key = self._next()
+            if key is None:
+                return steps
+            if key >= 0:
+                engine.ended(key)
+                continue
+            assert control is not None
+            cut = control.ended(key, engine)
+            if cut is not None:
+                self.cut, agreed = cut, True
+                branch = self._steps(cut, len(buffers["input"]))
+                engine.limit, engine.sends_begin = cut, False
+
+    def _next(self) -> int | None:
+        """The next key; None when the alarm was raised, by this rank's timeout or another's."""
+        while True:
+            key = self.transport.wait(LOOK_S)
+            now = time.monotonic()
+            if key is not None:
+                self._progress = now
+                return key
+            if self._monitor.alarm is None and now - self._progress > self.timeout_s:
+                self._monitor.raise_alarm(
+                    self._calls, f"rank {self.transport.rank} made no progress for {self.timeout_s:g} s"
+                )
+            if self._monitor.alarm is not None:
+                return None
+
+    # -- what is kept -----------------------------------------------------------------------------------------------
+
+    def _steps(self, cut: int | None, elements: int) -> Steps:
+        """The trunk's steps (None), or those of the branch after `cut` rounds."""
+        key = (cut, elements)
+        if key not in self._compiled:
+            operations = self.plan.trunk if cut is None else self.plan.branch(cut)
+            if len(self._compiled) >= _KEPT:
+                del self._compiled[next(iter(self._compiled))]
+            steps = compile_steps(operations, self.transport.rank, elements)
+            if max((step.number for step in steps.steps), default=0) >= NUMBERS:
+                raise InputError("more messages between two ranks than tags can tell apart; use fewer chunks")
+            self._compiled[key] = steps
+        return self._compiled[key]
+
+    def _memory(self, elements: int, like: Any) -> Any:
+        key = f"{like.dtype} {getattr(like, 'device', 'cpu')}"
+        if key not in self._scratch or len(self._scratch[key]) < elements:
+            self._scratch[key] = self.transport.arrays.empty(elements, like)
+        return self._scratch[key]
+
+    def _status(self) -> Status:
+        engine = self._engine
+        if engine is None:
+            return idle(self._ended)
+        steps, unfinished = engine.steps, engine.unfinished()
+        control = self._control.waits() if self._control is not None else ()
+        waits = [steps[i].peer for i in unfinished if steps[i].kind == "receive"]
+        waits = waits or [steps[i].peer for i in unfinished if steps[i].kind == "send"]
+        step = str(steps[unfinished[0]]) if unfinished else "agreement on the cut" if control else "its end"
+        return Status(
+            self._calls, "running", self._signature, engine.done, len(steps), step,
+            tuple(dict.fromkeys([*waits, *control])), self._lost,
+        )  # fmt: skip
+
+    def _stalled(self) -> float:
+        return time.monotonic() - self._progress if self._engine is not None else 0.0
+
+
+def _same_plan(plan: Plan, transport: Transport, timeout_s: float) -> None:
+    transport.board.write(f"plan/{transport.rank}", f"{plan.digest} {plan.name}")
+    said = gather(transport.board, "plan", transport.ranks, timeout_s)
+    missing = sorted(set(range(transport.ranks)) - set(said))
+    if missing:
+        raise PlanMismatch(f"after {timeout_s:g} s no executor was made on ranks {', '.join(map(str, missing))}")
+    if len(set(said.values())) > 1:
+        lines = "\n".join(f"  rank {rank}: {said[rank]}" for rank in range(transport.ranks))
+        raise PlanMismatch(f"the ranks hold different plans (digest, algorithm); give all the same file\n{lines}")

@@ -1,0 +1,145 @@
+"""Pass: one rank's operations → steps over a message of a given number of elements.
+
+After: step i is operation i, with `deps` unchanged; places are ranges of elements; a step without elements does nothing
+on either end. Ranges that are consecutive in memory are one part, and a message is one part wherever the operation
+list lets it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latecomer.codegen.operations import Kind, Operation, OperationList, Place
+from latecomer.schedules.errors import InputError
+
+
+class Range(NamedTuple):
+    """Elements `start` … `stop`-1 of a buffer."""
+
+    buffer: str
+    start: int
+    stop: int
+
+
+class Part(NamedTuple):
+    """Ranges of the same length; as in an operation."""
+
+    src: Range | None
+    other: Range | None
+    dst: Range | None
+
+
+class Step(NamedTuple):
+    """One operation over elements. `number` counts the messages of this sender and receiver, from 0."""
+
+    kind: Kind
+    peer: int
+    number: int
+    round: int
+    parts: tuple[Part, ...]
+    deps: tuple[int, ...]
+
+    def __str__(self) -> str:
+        what = {"send": f"send to rank {self.peer}", "receive": f"receive from rank {self.peer}"}
+        return f"{what.get(self.kind, self.kind)} (round {self.round})"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a rank does for messages of one size.
+
+    `scratch` is in elements. `untouched` are the ranges of the output that no step writes: they keep the input.
+    """
+
+    steps: tuple[Step, ...]
+    scratch: int
+    untouched: tuple[tuple[int, int], ...]
+
+
+def compile_steps(operations: OperationList, rank: int, elements: int) -> Steps:
+    """The steps of `rank` for `elements` elements. O(chunks moved by the rank)."""
+    chunks = operations.chunks
+    bounds = chunks.bounds(elements)
+    capacity = [-(-weight * elements // chunks.total) for weight in operations.scratch[rank]]
+    layout = _Layout(bounds, [0, *accumulate(capacity)])
+    sent: dict[tuple[str, int], int] = {}
+    steps = []
+    for op in operations.of(rank):
+        parts = layout.parts(op)
+        number = 0
+        if op.kind in ("send", "receive"):
+            number = sent.get((op.kind, op.peer), 0)
+            sent[op.kind, op.peer] = number + 1
+        steps.append(Step(op.kind, op.peer, number, op.round, parts, op.deps))
+    return Steps(tuple(steps), sum(capacity), _untouched(operations.of(rank), bounds))
+
+
+class _Layout:
+    """Where scratch cells lie, followed through the list: a block of cells is filled with chunks end to end."""
+
+    def __init__(self, bounds: NDArray[np.int64], starts: Sequence[int]) -> None:
+        self._bounds = bounds.tolist()
+        self._starts = starts
+        self._address: dict[int, int] = {}
+
+    def parts(self, op: Operation) -> tuple[Part, ...]:
+        bounds, first = self._bounds, op.chunk
+        if op.dst is not None and op.dst.buffer == "scratch" and op.kind in ("receive", "copy"):
+            start = self._starts[op.dst.offset]
+            for i in range(op.length):
+                self._address[op.dst.offset + i] = start + bounds[first + i] - bounds[first]
+        parts: list[list[list[int] | None]] = []
+        for i in range(op.length):
+            count = bounds[first + i + 1] - bounds[first + i]
+            if not count:
+                continue
+            at = [self._at(place, i) for place in (op.src, op.other, op.dst)]
+            ranges = [None if start is None else [start, start + count] for start in at]
+            if parts and all(
+                b is None or a is None or a[1] == b[0] for a, b in zip(parts[-1], ranges, strict=True)
+            ):
+                for a, b in zip(parts[-1], ranges, strict=True):
+                    if a is not None and b is not None:
+                        a[1] = b[1]
+            else:
+                parts.append(ranges)
+        if op.kind == "receive" and len(parts) > 1:
+            raise InputError(f"a receive from rank {op.peer} goes to places that are not together in memory")
+        places = (op.src, op.other, op.dst)
+        return tuple(
+            Part(*(None if r is None or p is None else Range(p.buffer, *r) for p, r in zip(places, part, strict=True)))
+            for part in parts
+        )
+
+    def _at(self, place: Place | None, i: int) -> int | None:
+        if place is None:
+            return None
+        cell: int = place.offset + i
+        return self._address[cell] if place.buffer == "scratch" else int(self._bounds[cell])
+
+
+def _untouched(operations: Sequence[Operation], bounds: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    written = np.zeros(len(bounds) - 1, dtype=bool)
+    for op in operations:
+        if op.dst is not None and op.dst.buffer == "output":
+            written[op.dst.offset : op.dst.offset + op.length] = True
+    ranges: list[tuple[int, int]] = []
+    for chunk in np.flatnonzero(~written).tolist():
+        start, stop = int(bounds[chunk]), int(bounds[chunk + 1])
+        if ranges and ranges[-1][1] == start:
+            ranges[-1] = (ranges[-1][0], stop)
+        elif start < stop:
+            ranges.append((start, stop))
+    return tuple(ranges)
+
+
+def elements_for(size_bytes: int, item_bytes: int) -> int:
+    """How many elements make up a message of `size_bytes`, at least one."""
+    return max(1, math.ceil(size_bytes / item_bytes))

@@ -1,0 +1,1 @@
+"""How one rank's data reaches another: `local` (threads, numpy), `torch_p2p` (any torch process group)."""

@@ -1,0 +1,124 @@
+"""`torch`: any torch.distributed process group: gloo on CPU, NCCL on GPU.
+
+A gloo work object does not say that it has ended until it is waited for, so a thread per peer waits for receives (a
+peer's messages come in order) and one waits for sends; while they wait they hold no lock. With NCCL a wait only orders
+streams, and messages go in groups (`latecomer.runtime.grouped`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
+
+from latecomer.runtime.arrays import Arrays, TorchArrays
+from latecomer.runtime.board import Board, StoreBoard
+from latecomer.runtime.failures import PeerLost
+from latecomer.schedules.errors import InputError
+
+_FOREVER: Final = timedelta(days=30)
+"""Gloo's own timeout is not used: the executor has one that can say who is waited for."""
+
+_numbers = itertools.count()
+
+
+class TorchTransport:
+    """The end of this process in `group` (None: the world).
+
+    Every rank of the group must make its transports in the same order: their boards go by that number. See
+    `latecomer.runtime.transports.base.Transport`.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None, store: Any = None) -> None:
+        """`store` holds the board; None: torch's own of the world."""
+        self.group: Any = dist.group.WORLD if group is None else group
+        if not isinstance(self.group, dist.ProcessGroup):
+            raise InputError("this process is not in the group; call init_process_group, or leave the rank out")
+        self.rank, self.ranks = dist.get_rank(self.group), dist.get_world_size(self.group)
+        self.arrays: Arrays = TorchArrays()
+        self.backend = str(dist.get_backend(self.group))
+        self.grouped = self.backend == "nccl"
+        self.default_timeout_s = 600.0 if self.grouped else 1800.0
+        self.board: Board = StoreBoard(PrefixStore(self._prefix(), store or _own_connection()))
+        if self.grouped:  # all ranks must take part in a communicator's making; a late rank could not be late else
+            dist.all_reduce(torch.zeros(1, device="cuda"), group=self.group)
+        self._ended: queue.SimpleQueue[int | PeerLost] = queue.SimpleQueue()
+        self._waiters: dict[int, queue.SimpleQueue[tuple[int, int, Any] | None]] = {}
+
+    def _prefix(self) -> str:
+        members = "-".join(map(str, dist.get_process_group_ranks(self.group)))
+        return f"latecomer/{members}/{next(_numbers)}"
+
+    def send(self, key: int, peer: int, tag: int, data: torch.Tensor) -> None:
+        """Post a send."""
+        self._post(key, peer, -1, lambda: self.group.send([data], peer, tag))
+
+    def receive(self, key: int, peer: int, tag: int, out: torch.Tensor) -> None:
+        """Post a receive."""
+        self._post(key, peer, peer, lambda: self.group.recv([out], peer, tag))
+
+    def exchange(self, messages: Sequence[tuple[str, int, torch.Tensor]]) -> None:
+        """Post `messages` as one group; with NCCL this orders the current stream and does not wait."""
+        kinds = {"send": dist.isend, "receive": dist.irecv}
+        posted = [
+            dist.P2POp(kinds[kind], array, group=self.group, group_peer=peer) for kind, peer, array in messages
+        ]
+        for work in dist.batch_isend_irecv(posted):
+            work.wait()
+
+    def _post(self, key: int, peer: int, waiter: int, post: Any) -> None:
+        try:
+            work = post()
+        except RuntimeError as error:
+            raise PeerLost(peer, _short(error)) from error
+        if waiter not in self._waiters:
+            self._waiters[waiter] = queue.SimpleQueue()
+            threading.Thread(target=self._wait_for, args=(self._waiters[waiter],), daemon=True).start()
+        self._waiters[waiter].put((key, peer, work))
+
+    def _wait_for(self, posted: queue.SimpleQueue[tuple[int, int, Any] | None]) -> None:
+        while (item := posted.get()) is not None:
+            key, peer, work = item
+            try:
+                work.wait(_FOREVER)
+            except RuntimeError as error:
+                self._ended.put(PeerLost(peer, _short(error)))
+                return
+            del work, item
+            self._ended.put(key)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The key of a message that ended, or None."""
+        try:
+            ended = self._ended.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if isinstance(ended, PeerLost):
+            raise ended
+        return ended
+
+    def close(self) -> None:
+        """End the threads that wait for nothing; those in a wait end with the process."""
+        for posted in self._waiters.values():
+            posted.put(None)
+        self._waiters.clear()
+
+
+def _own_connection() -> Any:
+    """The world's store, over a connection of its own where it has such: a call that blocks blocks nobody else."""
+    store: Any = _get_default_store()
+    try:
+        return store.clone()
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return store
+
+
+def _short(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][-160:]
