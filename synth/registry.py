@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from latecomer.schedules.errors import InputError, NotApplicable
+from latecomer.schedules.errors import InputError, LimitExceeded, NotApplicable
 from latecomer.schedules.schedule import PortModel, Schedule
 from latecomer.synth import chunking, one_port
 from latecomer.synth.algorithms import (
@@ -20,10 +20,13 @@ from latecomer.synth.algorithms import (
     circulant_collectives,
     direct,
     halving_doubling,
+    halving_doubling_any,
     ring,
+    rotation,
     stragglar,
     tiling,
 )
+from latecomer.synth.algorithms.assembly import Parameters, completed
 from latecomer.synth.algorithms.completion import Completion, log2_ceil
 from latecomer.synth.chunking import Model
 
@@ -46,7 +49,8 @@ class Request:
 class Algorithm:
     """`build` makes the schedule in roles, or raises `NotApplicable`; `late`: it makes use of a late rank.
 
-    `automatic`: `--algorithm auto` considers it. `static`: it can be written to a file that a runtime loads.
+    `automatic`: `--algorithm auto` considers it. `listed`: `compare` shows it (a search is not run unasked).
+    `static`: it can be written to a file that a runtime loads.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Algorithm:
     ports: PortModel
     build: Callable[[Request], Schedule]
     automatic: bool = True
+    listed: bool = True
     static: bool = True
 
 
@@ -115,15 +120,32 @@ def _adaptive(request: Request) -> Schedule:
 MAX_BRANCH_ROWS: Final = 4_000_000
 """Transfers in all branches of an adaptive schedule: about 130 MB in memory."""
 
+
+def _halving_doubling(request: Request) -> Schedule:
+    power_of_two = request.ranks & (request.ranks - 1) == 0
+    build = halving_doubling.schedule if power_of_two else halving_doubling_any.schedule
+    return build(request.ranks, request.chunks)
+
+
+def _exact(request: Request) -> Schedule:
+    from latecomer.synth import exact
+
+    ranks, chunks = request.ranks, request.chunks or request.ranks - 1
+    owners = tuple(c % (ranks - 1) for c in range(chunks))
+    try:
+        found = exact.completion(ranks, chunks, owners=owners)
+    except LimitExceeded as error:
+        raise NotApplicable(str(error)) from error
+    if found.rounds is None or found.transfers is None:
+        raise NotApplicable(f"exact: {found} in the time it has; take a construction, such as circulant")
+    part = Completion(found.transfers, owners, found.rounds)
+    parameters: Parameters = {"search": str(found), "proven_rounds": found.bound}
+    return completed("exact", ranks, ring.prework(ranks - 1, owners), part, parameters=parameters)
+
+
 ALGORITHMS: Final = (
-    Algorithm("ring", "reduce-scatter and all-gather round a ring", False, "exclusive", _synchronous(ring.schedule)),
-    Algorithm(
-        "halving_doubling",
-        "recursive halving and doubling; n a power of two",
-        False,
-        "exclusive",
-        _synchronous(halving_doubling.schedule),
-    ),
+    Algorithm("ring", "round a ring, any n", False, "exclusive", _synchronous(ring.schedule)),
+    Algorithm("halving_doubling", "recursive halving and doubling, any n", False, "exclusive", _halving_doubling),
     Algorithm(
         "circulant_allreduce",
         "2⌈log2 n⌉ rounds on the circulant graph, any n",
@@ -138,26 +160,17 @@ ALGORITHMS: Final = (
         "shared",
         _synchronous(all_pairs.synchronous_schedule),
     ),
+    Algorithm("direct", "whole messages", True, "exclusive", lambda r: direct.schedule(r.ranks, r.chunks)),
+    Algorithm("stragglar", "as published; even n", True, "exclusive", lambda r: stragglar.schedule(r.ranks, r.chunks)),
     Algorithm(
-        "direct",
-        "early all-reduce, then whole messages",
-        True,
-        "exclusive",
-        lambda request: direct.schedule(request.ranks, request.chunks),
+        "tiling", "round-optimal, any K; n = 2^L", True, "exclusive", _one_port("tiling", tiling.completion, False)
     ),
     Algorithm(
-        "stragglar",
-        "as published: n-1 chunks, pairs; even n",
+        "rotation",
+        "round-optimal, any K; n ≤ 64, from a catalog",
         True,
         "exclusive",
-        lambda request: stragglar.schedule(request.ranks, request.chunks),
-    ),
-    Algorithm(
-        "tiling",
-        "round-optimal, any K; n a power of two",
-        True,
-        "exclusive",
-        _one_port("tiling", tiling.completion, False),
+        _one_port("rotation", rotation.completion, False),
     ),
     Algorithm(
         "circulant",
@@ -170,4 +183,7 @@ ALGORITHMS: Final = (
     Algorithm(
         "adaptive", "all_pairs that needs no delay in advance", True, "shared", _adaptive, automatic=False, static=False
     ),
+    Algorithm("exact", "by exhaustive search; about 6 ranks", True, "exclusive", _exact, automatic=False, listed=False),
 )
+
+LISTED: Final = tuple(algorithm for algorithm in ALGORITHMS if algorithm.listed)

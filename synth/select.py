@@ -12,7 +12,7 @@ from latecomer.schedules.errors import InputError, NotApplicable, TopologyError
 from latecomer.schedules.schedule import Schedule
 from latecomer.schedules.simulate import Simulation
 from latecomer.synth.question import Question
-from latecomer.synth.registry import ALGORITHMS, Algorithm, Request
+from latecomer.synth.registry import ALGORITHMS, LISTED, Algorithm, Request
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def compare(
     question: Question,
     *,
     chunks: int | None = None,
-    algorithms: Iterable[Algorithm] = ALGORITHMS,
+    algorithms: Iterable[Algorithm] = LISTED,
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[Candidate]:
     """One `Candidate` per algorithm, in their order."""

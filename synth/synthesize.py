@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.bounds import schedule_round_bound
@@ -72,7 +73,7 @@ def certify(schedule: Schedule, question: Question) -> Schedule:
             "the simulator or the bound is wrong; please report this"
         )
     certificate = Certificate(
-        proof="round-optimal" if ran.rounds == bound_rounds else "checked",
+        proof=_proof(schedule, ran.rounds, bound_rounds),
         rounds=ran.rounds,
         bound_rounds=bound_rounds,
         size_bytes=question.size_bytes,
@@ -90,12 +91,22 @@ def certify(schedule: Schedule, question: Question) -> Schedule:
     return schedule.model_copy(update={"certificate": certificate, "provenance": provenance})
 
 
+def _proof(
+    schedule: Schedule, rounds: int, bound_rounds: int | None
+) -> Literal["checked", "round-optimal", "exhaustive"]:
+    if rounds == bound_rounds:
+        return "round-optimal"
+    return "exhaustive" if schedule.provenance.parameters.get("proven_rounds") == rounds else "checked"
+
+
 def _note(schedule: Schedule, bound_rounds: int | None, rounds: int, tight: bool) -> str | None:
     notes = []
-    if bound_rounds is not None and rounds > bound_rounds and schedule.provenance.algorithm == "rotation":
-        notes.append(
-            f"{rounds - bound_rounds} round more than the bound: no shorter end of the template was found in time"
-        )
+    search = schedule.provenance.parameters.get("search")
+    if search:
+        notes.append(f"exhaustive search with these owners: {search}")
+    elif bound_rounds is not None and rounds > bound_rounds:
+        more = rounds - bound_rounds
+        notes.append(f"{more} round{'s' if more > 1 else ''} more than the bound")
     if not tight:
         notes.append("ports have different rates: the bound is valid but may be weak")
     return "; ".join(notes) or None

@@ -42,6 +42,7 @@ def test_the_figures_of_the_model_without_message_latency():
     ratio = {c.algorithm.name: c.time_us / asked.bounds().bound_us for c in compare(asked)}
     assert ratio["tiling"] <= 1.12
     assert ratio["circulant"] <= 1.12
+    assert ratio["rotation"] <= 1.12
     assert ratio["all_pairs"] <= 1.08
     assert ratio["ring"] == pytest.approx(1.77, abs=0.005)
     assert ratio["stragglar"] == pytest.approx(1.30, abs=0.005)
@@ -182,6 +183,17 @@ def test_several_late_ranks_the_last_is_the_straggler():
     assert plan.binding[3] == 1
     assert plan.certificate is not None
     assert plan.certificate.gap >= 0
+
+
+def test_exhaustive_search_by_name():
+    plan = synthesize(Topology.switch(4, 1.0), ArrivalProfile.late(4, 1, 5000.0), 1000, algorithm="exact", chunks=3)
+    assert plan.certificate is not None
+    assert (plan.certificate.proof, plan.certificate.rounds) == ("round-optimal", 4)
+    assert plan.certificate.note == "exhaustive search with these owners: found 4, proven ≥ 4"
+    with pytest.raises(
+        NotApplicable, match="too many for an exhaustive search; take a construction, such as circulant"
+    ):
+        synthesize(Topology.switch(16, 1.0), ArrivalProfile.late(16, 1, 5000.0), 1000, algorithm="exact")
 
 
 def test_more_chunks_than_bytes_is_legal():
