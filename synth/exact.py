@@ -84,8 +84,13 @@ class _Case:
 
 
 def completion(
-    ranks: int, chunks: int, *, owners: Sequence[int] | None = None, time_limit_s: float = 60.0,
-    by_search_alone: bool = False, progress: Progress | None = None,
+    ranks: int,
+    chunks: int,
+    *,
+    owners: Sequence[int] | None = None,
+    time_limit_s: float = 60.0,
+    by_search_alone: bool = False,
+    progress: Progress | None = None,
 ) -> Exact:
     """The least rounds after the arrival that complete `chunks` chunks at `ranks` ranks.
 
@@ -98,7 +103,11 @@ def completion(
 
 
 def allreduce(
-    ranks: int, chunks: int, *, ready: Sequence[int] | None = None, time_limit_s: float = 60.0,
+    ranks: int,
+    chunks: int,
+    *,
+    ready: Sequence[int] | None = None,
+    time_limit_s: float = 60.0,
     progress: Progress | None = None,
 ) -> Exact:
     """The least rounds, from the first on, of an AllReduce in which rank r takes part from round `ready[r]` on."""
@@ -144,8 +153,11 @@ def _climb(case: _Case, bound: int, time_limit_s: float, progress: Progress | No
     """Proofs from below get half of the time; if they stall, the rest goes into finding any schedule."""
     ranks, chunks = case.size
     if ranks * chunks * (bound + 1) * (case.full + 1) > MAX_STATES:
-        raise LimitExceeded(f"exact: {ranks} ranks and {chunks} chunks are too many for an exhaustive search; "
-                            "take a construction, such as circulant", "MAX_STATES")
+        raise LimitExceeded(
+            f"exact: {ranks} ranks and {chunks} chunks are too many for an exhaustive search; "
+            "take a construction, such as circulant",
+            "MAX_STATES",
+        )
     began, say = time.monotonic(), progress or (lambda text: None)
     rounds, share = bound, 0.5
     while (left := time_limit_s * share - (time.monotonic() - began)) > 0:
@@ -195,8 +207,9 @@ def _solve(
     solver.parameters.max_time_in_seconds = limit_s
     status = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return _transfers(case, {k for k, v in sends.items() if solver.value(v)},
-                          {k for k, v in takes.items() if solver.value(v)})
+        return _transfers(
+            case, {k for k, v in sends.items() if solver.value(v)}, {k for k, v in takes.items() if solver.value(v)}
+        )
     return "infeasible" if status == cp_model.INFEASIBLE else "unknown"
 
 

@@ -62,8 +62,9 @@ def completion(ranks: int, chunks: int, *, every_owner: bool = False) -> Complet
     own = (hops.src == 0) & (hops.round == hops.block) & (fed_round[hops.block] >= hops.round)
     moves.move(hops.round, (hops.src - 1) % ranks, hops.dst - 1, hops.block, reduce=own)
     received = _first_round(hops, ranks, chunks)
-    moves.move(fed_round, feeder, straggler, np.arange(chunks),
-               reduce=received[feeder + 1, np.arange(chunks)] >= fed_round)
+    moves.move(
+        fed_round, feeder, straggler, np.arange(chunks), reduce=received[feeder + 1, np.arange(chunks)] >= fed_round
+    )
     owners = (EVERY_EARLY_RANK,) * chunks if every_owner else tuple(owner.tolist())
     patterns = _patterns(ranks, chunks, int(np.sum(own)), every_owner=every_owner)
     return Completion(moves.build(), owners, rounds, patterns)
@@ -133,8 +134,16 @@ def _patterns(ranks: int, chunks: int, own_rounds: int, *, every_owner: bool) ->
 
     def pattern(op: Literal["copy", "reduce"], table: list[list[int | None]], rounds: int) -> Pattern:
         return Pattern(
-            op=op, phase=0, first_round=0, rounds=rounds, roles=(ranks - 1, *range(ranks - 1)),
-            offsets=tuple(distance), table=tuple(map(tuple, table)), stride=q, wrap="clamp", chunks=chunks,
+            op=op,
+            phase=0,
+            first_round=0,
+            rounds=rounds,
+            roles=(ranks - 1, *range(ranks - 1)),
+            offsets=tuple(distance),
+            table=tuple(map(tuple, table)),
+            stride=q,
+            wrap="clamp",
+            chunks=chunks,
         )
 
     found = [pattern("copy", spread, chunks)] if ranks > 2 else []

@@ -88,7 +88,11 @@ def reduce_to_owners(ranks: int, owners: Sequence[int]) -> Transfers:
         chunk = np.flatnonzero(np.array(owners) == owner)
         hops = broadcast(ranks, len(chunk))
         last = int(hops.round[-1]) if len(hops.round) else -1
-        moves.reduce(start + last - hops.round[::-1], (hops.dst[::-1] + owner) % ranks,
-                     (hops.src[::-1] + owner) % ranks, chunk[hops.block[::-1]])
+        moves.reduce(
+            start + last - hops.round[::-1],
+            (hops.dst[::-1] + owner) % ranks,
+            (hops.src[::-1] + owner) % ranks,
+            chunk[hops.block[::-1]],
+        )
         start += last + 1
     return moves.build()

@@ -44,8 +44,14 @@ def schedule(ranks: int, chunks: int | None = None) -> Schedule:
     halving, owner_of = _halving(ranks, parts, np.arange(chunks) % parts)
     last = halving.rounds - 1
     doubling = Transfers.of(
-        2 * last + 1 - halving.round, halving.dst, halving.src, halving.chunk, 0 * halving.reduce,
-        halving.phase, halving.dst_slot, halving.src_slot,
+        2 * last + 1 - halving.round,
+        halving.dst,
+        halving.src,
+        halving.chunk,
+        0 * halving.reduce,
+        halving.phase,
+        halving.dst_slot,
+        halving.src_slot,
     )
     owners = [owner_of[c % parts] for c in range(chunks)]
     return synchronous("halving_doubling_any", ranks, Transfers.concat(halving, doubling), Chunks.equal(owners))
@@ -84,6 +90,4 @@ def _halve(moves: Moves, t: int, group: _Group, part_of: np.ndarray) -> tuple[_G
         takes_low.append(p0)
         takes_high.append(p2)
     behind = bool(odd or group.behind)
-    return (
-        _Group(tuple(takes_low), behind, group.first, middle), _Group(tuple(takes_high), behind, middle, group.end)
-    )
+    return (_Group(tuple(takes_low), behind, group.first, middle), _Group(tuple(takes_high), behind, middle, group.end))

@@ -74,6 +74,10 @@ def _tail(entry: dict[str, Any], early: int, chunks: int, levels: int) -> Transf
         for e in range(max(int(src.min()), -chunks), 0):
             # Role N, the straggler, keeps its number; early ranks are counted from the owner of chunk K.
             senders = np.flatnonzero(src == e)
-            moves.copy(t + chunks, np.where(senders == early, early, (senders + chunks) % early),
-                       (np.flatnonzero(dst == e) + chunks) % early, e + chunks)
+            moves.copy(
+                t + chunks,
+                np.where(senders == early, early, (senders + chunks) % early),
+                (np.flatnonzero(dst == e) + chunks) % early,
+                e + chunks,
+            )
     return moves.build()

@@ -43,8 +43,10 @@ def completion(ranks: int, chunks: int) -> Completion:
     """K + log2 n - 1 rounds for n a power of two (see the module's text); `NotApplicable` for other n."""
     require_size(ranks, chunks)
     if ranks & (ranks - 1):
-        raise NotApplicable(f"tiling needs a power of two of ranks, not {ranks}; "
-                            "circulant serves any number of ranks, rotation up to 64")
+        raise NotApplicable(
+            f"tiling needs a power of two of ranks, not {ranks}; "
+            "circulant serves any number of ranks, rotation up to 64"
+        )
     early = ranks - 1
     rounds = least_rounds(ranks, chunks)
     receives, sends = template(log2_ceil(ranks))
@@ -90,8 +92,12 @@ def unroll(receives: Ages, source: NDArray[np.int64], early: int, chunks: int, r
     moves.swap(first[:chunks], early, first[:chunks] % early, first[:chunks])
     moves.copy(first[chunks:], early, first[chunks:] % early, chunks - 1)
     there = chunk >= 0
-    moves.copy(np.broadcast_to(t, chunk.shape)[there], ((t - source[None, 1:]) % early)[there],
-               ((t - slots) % early)[there], np.minimum(chunk, chunks - 1)[there])
+    moves.copy(
+        np.broadcast_to(t, chunk.shape)[there],
+        ((t - source[None, 1:]) % early)[there],
+        ((t - slots) % early)[there],
+        np.minimum(chunk, chunks - 1)[there],
+    )
     return without_repeats(moves.build(), chunks - 1, early)
 
 

@@ -34,7 +34,8 @@ def entry(ranks: int) -> Entry | None:
             tail = tail_search.search(ranks, template[0], range(seed, seed + 20))
             if tail is not None:
                 return {
-                    "receives": _text(template[0]), "sends": _text(template[1]),
+                    "receives": _text(template[0]),
+                    "sends": _text(template[1]),
                     "tail_sends": [_row(sends, ranks) for sends, _ in tail],
                     "tail_receives": [_row(receives, ranks - 1) for _, receives in tail],
                 }

@@ -45,8 +45,9 @@ class _State:
         return round < 0 and round % self.early == rank
 
 
-def search(ranks: int, receives: Sequence[int], seeds: Sequence[int], *, exact_rounds: int = 3,
-           limit: float = 5.0) -> list[Round] | None:
+def search(
+    ranks: int, receives: Sequence[int], seeds: Sequence[int], *, exact_rounds: int = 3, limit: float = 5.0
+) -> list[Round] | None:
     """Rounds -(L-1) … L-2 after the template `receives` (age by slot), or None when no seed leads to an end."""
     levels = log2_ceil(ranks)
     rounds = range(1 - levels, levels - 1)
@@ -63,10 +64,13 @@ def _attempt(
     """`by_flow` rounds one at a time, the rest exactly."""
     dice = random.Random(seed)
     start = rounds[0]
-    state = _State(early, [
-        {e for e in range(start - max(receives), 0) if e >= start or e + _age(receives, (z - e) % early) > start}
-        for z in range(early)
-    ])
+    state = _State(
+        early,
+        [
+            {e for e in range(start - max(receives), 0) if e >= start or e + _age(receives, (z - e) % early) > start}
+            for z in range(early)
+        ],
+    )
     found = []
     for t in rounds[:by_flow]:
         step = _one_round(state, t, dice)
@@ -127,7 +131,7 @@ def _one_round(state: _State, t: int, dice: random.Random) -> Round | None:
     used = [flow.flow(i) > 0 for i in range(len(offers) + len(takes))]
     return (
         {rank: e for (rank, e), on in zip(offers, used, strict=False) if on},
-        {rank: e for (rank, e), on in zip(takes, used[len(offers):], strict=True) if on},
+        {rank: e for (rank, e), on in zip(takes, used[len(offers) :], strict=True) if on},
     )
 
 
@@ -140,8 +144,10 @@ def _last_rounds(state: _State, rounds: range, seed: int, limit: float) -> list[
     offers = _offers(model, state, rounds, takes)
     for t in rounds:
         for e in range(state.oldest, min(t, 0)):
-            model.add(sum(v for (_, c, u), v in takes.items() if (c, u) == (e, t))
-                      == sum(v for (_, c, u), v in offers.items() if (c, u) == (e, t)))
+            model.add(
+                sum(v for (_, c, u), v in takes.items() if (c, u) == (e, t))
+                == sum(v for (_, c, u), v in offers.items() if (c, u) == (e, t))
+            )
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
@@ -149,9 +155,13 @@ def _last_rounds(state: _State, rounds: range, seed: int, limit: float) -> list[
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
     chosen = [{key: solver.value(v) for key, v in group.items()} for group in (offers, takes)]
-    return [({r: e for (r, e, u), on in chosen[0].items() if on and u == t},
-             {r: e for (r, e, u), on in chosen[1].items() if on and u == t and not (state.feeds(r, t) and e == t)})
-            for t in rounds]
+    return [
+        (
+            {r: e for (r, e, u), on in chosen[0].items() if on and u == t},
+            {r: e for (r, e, u), on in chosen[1].items() if on and u == t and not (state.feeds(r, t) and e == t)},
+        )
+        for t in rounds
+    ]
 
 
 def _takes(model: Any, state: _State, rounds: range) -> dict[tuple[int, int, int], Any]:

@@ -44,6 +44,8 @@ def search(ranks: int, oldest: int, seed: int, limit: float) -> tuple[list[int],
     solver.parameters.max_deterministic_time = limit
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    by_slot = [{(a - 1 - i) % early: a for i in range(early) for a in ages if solver.value(var[i][a])}
-               for var in (receives, sends)]
+    by_slot = [
+        {(a - 1 - i) % early: a for i in range(early) for a in ages if solver.value(var[i][a])}
+        for var in (receives, sends)
+    ]
     return [by_slot[0][y] for y in range(early)], [by_slot[1].get(y, 0) for y in range(early)]

@@ -182,8 +182,7 @@ class _Machine:
         hint = "" if self.model else "; say --gpu MODEL"
         hint += "" if self.model or self.has_nvlink else " or --link-rate RATE"
         self.warnings.append(
-            f"the rate of PCIe is assumed: {format_rate(rate)} per direction, "
-            f"generation {generation} x16{hint}"
+            f"the rate of PCIe is assumed: {format_rate(rate)} per direction, generation {generation} x16{hint}"
         )
         return rate
 

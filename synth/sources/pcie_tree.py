@@ -64,9 +64,7 @@ def pcie_tree(
     return tuple(switches), tuple(links)
 
 
-def _groups(
-    trees: list[_Tree], relations: Sequence[Sequence[str]], near: set[str] | None
-) -> list[list[_Tree]]:
+def _groups(trees: list[_Tree], relations: Sequence[Sequence[str]], near: set[str] | None) -> list[list[_Tree]]:
     """Subtrees that pairs of ranks join by a relation in `near` (None: all together), in order of rank."""
     if near is None:
         return [trees]

@@ -23,9 +23,7 @@ _EXAMPLE: Final = "switch:8@450GB/s or switch:8@450GB/s,3us,exclusive"
 
 
 def _dgx_v100() -> Topology:
-    links = tuple(
-        link for k, pairs in _CUBE_MESH.items() for link in both_ways(pairs, 25.0 * k, DEFAULT_ALPHA_US)
-    )
+    links = tuple(link for k, pairs in _CUBE_MESH.items() for link in both_ways(pairs, 25.0 * k, DEFAULT_ALPHA_US))
     return Topology(
         name="dgx-v100",
         ranks=8,
@@ -50,9 +48,7 @@ _PRESETS: Final[dict[str, Callable[[], Topology]]] = {
     "dgx-h100": _nvswitch("dgx-h100", 8, 450.0, "NVLink 4: 18 links of 25 GB/s per direction on each H100"),
     "dgx-b200": _nvswitch("dgx-b200", 8, 900.0, "NVLink 5: 18 links of 50 GB/s per direction on each B200"),
     "mi300x": _mi300x,
-    "gb200-nvl72": _nvswitch(
-        "gb200-nvl72", 72, 900.0, "NVLink 5: 18 links of 50 GB/s per direction on each GPU"
-    ),
+    "gb200-nvl72": _nvswitch("gb200-nvl72", 72, 900.0, "NVLink 5: 18 links of 50 GB/s per direction on each GPU"),
 }
 
 PRESETS: Final = tuple(_PRESETS)
@@ -84,6 +80,10 @@ def parse_switch(spec: str) -> Topology:
             f"{spec!r}: after the rate may come a latency and the word exclusive; write it like {_EXAMPLE}"
         )
     return Topology.switch(
-        int(count), parse_rate(rate), parse_time(alphas[0]) if alphas else DEFAULT_ALPHA_US,
-        ports="exclusive" if exclusive else "shared", name=spec, source="as given",
+        int(count),
+        parse_rate(rate),
+        parse_time(alphas[0]) if alphas else DEFAULT_ALPHA_US,
+        ports="exclusive" if exclusive else "shared",
+        name=spec,
+        source="as given",
     )

@@ -49,9 +49,7 @@ def load_topology(
     return topology if alpha_us is None else topology.with_alpha(alpha_us)
 
 
-def read_topology(
-    text: str, source: str, *, gpu: str | None = None, link_rate_gbs: float | None = None
-) -> Topology:
+def read_topology(text: str, source: str, *, gpu: str | None = None, link_rate_gbs: float | None = None) -> Topology:
     """The topology in `text`, whose format is recognised; `source` names it in errors.
 
     Raises `TopologyError` for text that is none, naming the format where it is a known one.
@@ -67,9 +65,7 @@ def read_topology(
 
 def _refuse_rates(name: str, gpu: str | None, link_rate_gbs: float | None) -> None:
     if gpu is not None or link_rate_gbs is not None:
-        raise InputError(
-            f"--gpu and --link-rate are for the text of `nvidia-smi topo -m`; {name} states its own rates"
-        )
+        raise InputError(f"--gpu and --link-rate are for the text of `nvidia-smi topo -m`; {name} states its own rates")
 
 
 def _what_it_is(text: str) -> str:

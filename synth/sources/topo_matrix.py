@@ -71,9 +71,7 @@ def read_matrix(text: str, source: str) -> TopoMatrix:
             rows[name] = _cells(words[1 : len(devices) + 1], devices, name, f"{source}:{number}")
     missing = [name for name in gpus if name not in rows]
     if missing:
-        raise TopologyError(
-            f"{source}: the text is cut off: {', '.join(missing)} has a column but no row; {_HOW}"
-        )
+        raise TopologyError(f"{source}: the text is cut off: {', '.join(missing)} has a column but no row; {_HOW}")
     where = [devices.index(name) for name in gpus]
     relations = tuple(tuple(rows[name][column] for column in where) for name in gpus)
     _check_symmetric(gpus, relations, source)
@@ -118,14 +116,11 @@ def _cells(words: list[str], devices: list[str], name: str, where: str) -> tuple
         cells.append(cell)
     if len(cells) < len(devices):
         raise TopologyError(
-            f"{where}: the text is cut off: the row of {name} has {len(cells)} of {len(devices)} "
-            f"connections; {_HOW}"
+            f"{where}: the text is cut off: the row of {name} has {len(cells)} of {len(devices)} connections; {_HOW}"
         )
     for device, cell in zip(devices, cells, strict=True):
         if (cell == "X") != (device == name):
-            raise TopologyError(
-                f"{where}: {name} to {device} is {cell!r}; X belongs where row and column meet; {_HOW}"
-            )
+            raise TopologyError(f"{where}: {name} to {device} is {cell!r}; X belongs where row and column meet; {_HOW}")
     return tuple(cells)
 
 
