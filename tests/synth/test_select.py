@@ -193,7 +193,7 @@ def test_exhaustive_search_by_name():
     with pytest.raises(
         NotApplicable, match="too many for an exhaustive search; take a construction, such as circulant"
     ):
-        synthesize(Topology.switch(16, 1.0), ArrivalProfile.late(16, 1, 5000.0), 1000, algorithm="exact")
+        synthesize(Topology.switch(64, 1.0), ArrivalProfile.late(64, 1, 5000.0), 1000, algorithm="exact")
 
 
 def test_more_chunks_than_bytes_is_legal():
