@@ -10,6 +10,7 @@ messages overtake each other.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,10 +78,17 @@ class Engine:
         flying = [i for i, step in enumerate(steps) if step.kind == "send" and self._posted[i] and not self._done[i]]
         self._flying = {i: steps[i].round for i in flying}
         self._rounds = sorted(self._unsent)
-        self._ready: dict[str, list[int]] = {"local": [], "send": [], "receive": []}
-        for i in range(len(steps)):
-            if not self._posted[i] and not self._missing[i]:
-                self._make_ready(i)
+        self._local: list[int] = []
+        """Heap of steps without a message that can run."""
+        self._queues: dict[str, dict[int, deque[int]]] = {"send": {}, "receive": {}}
+        """Messages not posted, by peer, in list order."""
+        for i, step in enumerate(steps):
+            if self._posted[i]:
+                continue
+            if self._is_message(i):
+                self._queues[step.kind].setdefault(step.peer, deque()).append(i)
+            elif not self._missing[i]:
+                self._local.append(i)  # ascending: a heap
 
     @property
     def finished(self) -> bool:
@@ -95,10 +103,8 @@ class Engine:
         """Steps that are posted or could be, in list order."""
         return [i for i, done in enumerate(self._done) if not done and not self._missing[i]]
 
-    def _make_ready(self, i: int) -> None:
-        kind = self.steps[i].kind
-        heap = kind if kind in ("send", "receive") and self.steps[i].parts else "local"
-        heapq.heappush(self._ready[heap], i)
+    def _is_message(self, i: int) -> bool:
+        return self.steps[i].kind in ("send", "receive") and bool(self.steps[i].parts)
 
     # -- progress ---------------------------------------------------------------------------------------------------
 
@@ -119,22 +125,38 @@ class Engine:
         self.done += 1
         for j in self._after[i]:
             self._missing[j] -= 1
-            if not self._missing[j] and not self._posted[j]:
-                self._make_ready(j)
+            if not self._missing[j] and not self._posted[j] and not self._is_message(j):
+                heapq.heappush(self._local, j)
 
     def pump(self) -> None:
         """Start everything that may start."""
-        self._take("local", self._is_open, self._run_local)
-        self._take("send", self._may_send, self._post_send)
-        self._take("receive", self._is_open, self._post_receive)
-        self._take("local", self._is_open, self._run_local)
+        self._run_locals()
+        while (i := self._next("send", self._may_send)) >= 0:
+            self._post_send(i)
+        while (i := self._next("receive", self._is_open)) >= 0:
+            step = self.steps[i]
+            self._transport.receive(i, step.peer, self._job.tags | step.number, self._job.view(step.parts[0].dst))
+        self._run_locals()
 
-    def _take(self, heap: str, may: Callable[[int], bool], start: Callable[[int], None]) -> None:
-        ready = self._ready[heap]
-        while ready and may(ready[0]):
-            i = heapq.heappop(ready)
+    def _next(self, kind: str, may: Callable[[int], bool]) -> int:
+        """The first message of `kind` to post now, or -1.
+
+        Those with one peer keep their order, so a transport may wait for them one after another: by the argument of
+        `latecomer.codegen.operations` the least of them never waits for a later one.
+        """
+        queues = self._queues[kind]
+        i = min((queue[0] for queue in queues.values() if queue and not self._missing[queue[0]]), default=-1)
+        if i < 0 or not may(i):
+            return -1
+        queues[self.steps[i].peer].popleft()
+        self._posted[i] = True
+        return i
+
+    def _run_locals(self) -> None:
+        while self._local and self._is_open(self._local[0]):
+            i = heapq.heappop(self._local)
             self._posted[i] = True
-            start(i)
+            self._run_local(i)
 
     def _may_send(self, i: int) -> bool:
         number = self.steps[i].round
@@ -174,7 +196,3 @@ class Engine:
             first += len(piece)
         self._staged[i] = whole
         return whole
-
-    def _post_receive(self, i: int) -> None:
-        step, job = self.steps[i], self._job
-        self._transport.receive(i, step.peer, job.tags | step.number, job.view(step.parts[0].dst))

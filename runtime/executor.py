@@ -139,7 +139,7 @@ class Executor:
         known = [self._compiled.get((cut, len(source))) for cut in plan.cuts]
         most = max([steps.scratch, *(branch.scratch for branch in known if branch is not None)])
         buffers = {"input": source, "output": target, "scratch": self._memory(most, source)}
-        tags = zlib.crc32(f"{self._calls} {self._signature}".encode()) % 2047 << 20
+        tags = zlib.crc32(f"{self.plan.digest} {self._calls} {self._signature}".encode()) % 2047 << 20
         job = Job(buffers, op, tags)
         if isinstance(transport, GroupedTransport) and transport.grouped:
             run_grouped(transport, steps.steps, job)

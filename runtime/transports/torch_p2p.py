@@ -1,7 +1,8 @@
 """`torch`: any torch.distributed process group: gloo on CPU, NCCL on GPU.
 
-A gloo work object does not say that it has ended until it is waited for, so a thread per peer waits for receives (a
-peer's messages come in order) and one waits for sends; while they wait they hold no lock. With NCCL a wait only orders
+A gloo work object does not say that it has ended until it is waited for, so two threads per peer wait, one for
+sends and one for receives (the engine posts them in an order in which none waits for a later one); a waiting thread
+holds no lock. With NCCL a wait only orders
 streams, and messages go in groups (`latecomer.runtime.grouped`).
 """
 
@@ -58,7 +59,7 @@ class TorchTransport:
 
     def send(self, key: int, peer: int, tag: int, data: torch.Tensor) -> None:
         """Post a send."""
-        self._post(key, peer, -1, lambda: self.group.send([data], peer, tag))
+        self._post(key, peer, -1 - peer, lambda: self.group.send([data], peer, tag))
 
     def receive(self, key: int, peer: int, tag: int, out: torch.Tensor) -> None:
         """Post a receive."""
