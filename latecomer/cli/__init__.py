@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 import click
 
 from latecomer import __version__
-from latecomer.schedules.errors import LatecomerError
+from latecomer.schedules.errors import LatecomerError, LimitExceeded
 
 COMMANDS: Final = {
     "topology": "What was understood of a topology: ranks, links, rates, warnings.",
@@ -64,6 +64,8 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except LimitExceeded as error:
+            _fail(ctx, f"{error} (limit: {error.limit})", error.exit_code)
         except LatecomerError as error:
             _fail(ctx, str(error), error.exit_code)
         except click.UsageError as error:

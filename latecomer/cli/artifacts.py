@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from latecomer.schedules.errors import InputError
 
@@ -11,31 +11,44 @@ if TYPE_CHECKING:
     from latecomer.schedules.schedule import Schedule
 
 
-def load_artifact(path: str) -> Schedule | Program:
+class Artifact(NamedTuple):
+    """The text of a FILE argument; `name` is what messages call it."""
+
+    name: str
+    text: str
+    is_program: bool
+
+    def program(self) -> Program:
+        """The program in it. Raises `InputError`."""
+        from latecomer.codegen import msccl_xml
+
+        return msccl_xml.read(self.text, self.name)
+
+    def schedule(self) -> Schedule:
+        """The schedule in it. Raises `InputError`."""
+        from latecomer.schedules.schedule import Schedule
+
+        return Schedule.from_json(self.text, self.name)
+
+
+def load_artifact(path: str) -> Artifact:
     """The schedule or program in the file at `path` (`-`: standard input). Raises `InputError`."""
     from latecomer.synth.sources.files import read_text
 
     text = read_text(path)
     name = "standard input" if path == "-" else path
     start = text.lstrip()
-    if start.startswith("<"):
-        from latecomer.codegen import msccl_xml
-
-        return msccl_xml.read(text, name)
-    if start.startswith(("{", "[")):
-        from latecomer.schedules.schedule import Schedule
-
-        return Schedule.from_json(text, name)
-    raise InputError(f"{name} is neither a schedule (JSON, from `latecomer synth -o`) nor an MSCCL program (XML)")
+    if not start.startswith(("<", "{", "[")):
+        raise InputError(f"{name} is neither a schedule (JSON, from `latecomer synth -o`) nor an MSCCL program (XML)")
+    return Artifact(name, text, start.startswith("<"))
 
 
 def load_schedule(path: str, command: str) -> Schedule:
     """The schedule in the file at `path`. Raises `InputError`, naming `command` where it is a program."""
-    from latecomer.schedules.schedule import Schedule
-
     artifact = load_artifact(path)
-    if not isinstance(artifact, Schedule):
+    if artifact.is_program:
+        artifact.program()  # an XML that is no program is the more useful message
         raise InputError(
             f"{path} is a program; `latecomer {command}` takes a schedule, the JSON of `latecomer synth -o`"
         )
-    return artifact
+    return artifact.schedule()

@@ -6,50 +6,87 @@ from typing import Any
 
 import click
 
-from latecomer.cli.artifacts import load_artifact
+from latecomer.cli.artifacts import Artifact, load_artifact
+from latecomer.cli.options import reads
 from latecomer.cli.output import echo_facts, echo_json
-from latecomer.schedules.errors import IncorrectProgram, IncorrectSchedule
+from latecomer.schedules.errors import IncorrectSchedule, InputError
+from latecomer.schedules.units import parse_size
+
+_PROVEN = "every contribution is in every result exactly once, whatever the timing"
 
 
 @click.command("check")
 @click.argument("file")
+@click.option("--target", metavar="T", help="Program: the runtime it is for. [what all of them accept]")
+@click.option("--size", metavar="SIZE", callback=reads(parse_size), help="Program: the message it is to serve.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 @click.pass_context
-def command(ctx: click.Context, file: str, as_json: bool) -> None:
+def command(ctx: click.Context, file: str, target: str | None, size: int | None, as_json: bool) -> None:
     """Prove that the schedule (.json) or MSCCL program (.xml) in FILE computes its collective.
 
-    Exits 0 when it does, and 1, saying where it first goes wrong, when it does not.
+    Exits 0 when it does, and 1, saying where it goes wrong, when it does not.
     """
     artifact = load_artifact(file)
+    if artifact.is_program:
+        correct = _program(artifact, target, size, as_json)
+    elif target is not None or size is not None:
+        raise InputError(f"--target and --size are for a program, and {artifact.name} is a schedule")
+    else:
+        correct = _schedule(artifact, as_json)
+    if not correct:
+        ctx.exit(IncorrectSchedule.exit_code)
+
+
+def _schedule(artifact: Artifact, as_json: bool) -> bool:
+    from latecomer.schedules.check import check
+
+    schedule = artifact.schedule()
     try:
-        facts = prove(artifact)
-    except (IncorrectSchedule, IncorrectProgram) as error:
+        report = check(schedule)
+    except IncorrectSchedule as error:
         if not as_json:
             raise
-        echo_json({"file": file, "correct": False, "message": str(error)})
-        ctx.exit(error.exit_code)
+        echo_json({"file": artifact.name, "kind": "schedule", "correct": False, "message": str(error)})
+        return False
+    facts: dict[str, Any] = {
+        "algorithm": schedule.provenance.algorithm,
+        "ranks": report.ranks,
+        "chunks": report.chunks,
+        "rounds": report.rounds,
+        "transfers": report.transfers,
+    }
+    if schedule.branches:
+        facts["arrival_points"] = report.arrival_points
     if as_json:
-        echo_json({"file": file, "correct": True} | facts)
-        return
-    words = [(name.replace("_", " "), str(value)) for name, value in facts.items()]
-    echo_facts([("correct", "every contribution is in every result exactly once, whatever the timing"), *words])
+        echo_json({"file": artifact.name, "kind": "schedule", "correct": True} | facts)
+    else:
+        echo_facts([("correct", _PROVEN), *_words(facts)])
+    return True
 
 
-def prove(artifact: Any) -> dict[str, Any]:
-    """What was proven, by name. Raises `IncorrectSchedule` or `IncorrectProgram`."""
-    from latecomer.schedules.schedule import Schedule
+def _program(artifact: Artifact, target: str | None, size: int | None, as_json: bool) -> bool:
+    from latecomer.codegen.verify import examine_text
 
-    if isinstance(artifact, Schedule):
-        from latecomer.schedules.check import check
+    report = examine_text(artifact.text, artifact.name, target, None if size is None else [size])
+    if as_json:
+        findings = [finding.to_dict() for finding in report.findings]
+        verdict = {"file": artifact.name, "kind": "program", "correct": report.correct, "target": target}
+        echo_json(verdict | report.facts | {"findings": findings})
+        return report.correct
+    for finding in report.findings:
+        click.echo(str(finding), err=finding.severity == "error")
+    if not report.correct:
+        number = len(report.errors)
+        click.echo(f"error: {artifact.name} is not correct: {number} error{'s' if number > 1 else ''}", err=True)
+        return False
+    proven = _PROVEN if report.facts["collective"] == "allreduce" else "right on all ranks, whatever the timing"
+    echo_facts([("correct", proven), *_words(report.facts)])
+    return True
 
-        report = check(artifact)
-        return {
-            "kind": "schedule",
-            "algorithm": artifact.provenance.algorithm,
-            "ranks": report.ranks,
-            "chunks": report.chunks,
-            "rounds": report.rounds,
-            "transfers": report.transfers,
-            "arrival_points": report.arrival_points,
-        }
-    raise NotImplementedError
+
+def _words(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    said = {True: "yes", False: "no"}
+    return [
+        (name.replace("_", " "), said[value] if isinstance(value, bool) else str(value))
+        for name, value in facts.items()
+    ]

@@ -73,9 +73,9 @@ BAD_FILES = [
     ("list.json", b"[1, 2]", "list.json: not a latecomer schedule"),
     ("topo.json", b'{"format": "latecomer.topology/1"}', 'not a latecomer schedule: "format" should be'),
     ("text", b"hello\n", "text is neither a schedule (JSON, from `latecomer synth -o`) nor an MSCCL program (XML)"),
-    ("page.xml", b"<html><body/></html>", "page.xml"),
-    ("system.xml", b"<system version='1'><cpu numaid='0'/></system>", "system.xml"),
-    ("cut.xml", b"<algo name='x' nchunksperloop='4'><gpu id='0'", "cut.xml"),
+    ("page.xml", b"<html><body/></html>\n", "page.xml:1: not an MSCCL program"),
+    ("system.xml", b'<system version="1">\n<cpu numaid="0"/>\n</system>\n', "system.xml:1: not an MSCCL program"),
+    ("cut.xml", b'<algo name="x" nchunksperloop="4">\n<gpu id="0"', "cut.xml:2: "),
 ]
 
 

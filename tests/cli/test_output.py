@@ -62,7 +62,7 @@ def test_working_is_silent_unless_a_person_looks(monkeypatch: pytest.MonkeyPatch
         def isatty(self) -> bool:
             return True
 
-    said = "proving …\r\x1b[Kproving: ring …\r\x1b[K"
+    said = "\r\x1b[Kproving … \r\x1b[Kproving … ring\r\x1b[K"
     for stream, expected in ((io.StringIO(), ""), (Terminal(), said)):
         monkeypatch.setattr(sys, "stderr", stream)
         with working("proving") as progress:

@@ -58,7 +58,7 @@ def test_json_is_the_topology_and_nothing_else(run: Run, tmp_path: Path) -> None
         (["empty"], "empty is empty"),
         (["topo.txt", "--gpu", "H10"], "GPU model 'H10' is not known; did you mean H100?"),
         (["topo.txt", "--link-rate", "fast"], "'--link-rate': rate 'fast' is not a number"),
-        (["topo.txt", "--alpha", "-1us"], "'--alpha': time '-1us' is negative"),
+        (["topo.txt", "--alpha", "-1us"], "time '-1us' is negative"),
         (["dgx-h100", "--gpu", "H100"], "dgx-h100 states its own rates"),
         (["-"], "standard input is empty"),
     ],

@@ -1,0 +1,125 @@
+"""`latecomer export plan.json --to TARGET`: a schedule becomes a file that a runtime loads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from latecomer.cli.artifacts import load_schedule
+from latecomer.cli.options import reads
+from latecomer.cli.output import echo_facts, warn, working, write_file
+from latecomer.schedules.errors import IncorrectProgram
+from latecomer.schedules.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from latecomer.codegen.lower import Options
+    from latecomer.schedules.program import Program
+    from latecomer.schedules.schedule import Schedule
+
+_ELEMENT_BYTES = {"float32": 4, "bfloat16": 2}
+"""What the message's divisibility is told for: the usual gradients."""
+
+
+@click.command("export")
+@click.argument("file")
+@click.option("--to", required=True, metavar="TARGET", help="msccl-executor, msccl, rccl or portable.")
+@click.option("--in-place", "placement", flag_value="in", default=True, help="Serve in-place calls. [default]")
+@click.option("--out-of-place", "placement", flag_value="out", help="Serve out-of-place calls instead.")
+@click.option("--min-bytes", metavar="SIZE", callback=reads(parse_size), help="Smallest message it serves. [0]")
+@click.option("--max-bytes", metavar="SIZE", callback=reads(parse_size), help="Largest message it serves. [1GiB]")
+@click.option("-o", "--output", metavar="OUT", help="Write to OUT instead of standard output.")
+def command(
+    file: str, to: str, placement: str, min_bytes: int | None, max_bytes: int | None, output: str | None
+) -> None:
+    """Compile the schedule in FILE into an MSCCL XML for TARGET.
+
+    The schedule is proven before, and the file is read back and proven again, on all ranks, after.
+
+    \b
+      latecomer export plan.json --to msccl-executor -o plan.xml
+    """
+    from latecomer.codegen.targets import target
+
+    goal = target(to)
+    schedule = load_schedule(file, "export")
+    with working("compiling and proving"):
+        program, text = compile_schedule(schedule, goal.name, _options(schedule, placement, min_bytes, max_bytes))
+    for message in _unserved(schedule, program):
+        warn(message)
+    if not output:
+        click.echo(text, nl=False)
+        return
+    write_file(output, text)
+    echo_facts(
+        [
+            ("wrote", f"{output} for {goal.name}, read back and proven on all {program.ranks} ranks"),
+            ("program", _shape(program)),
+            ("serves", _serves(program)),
+            ("next", f"latecomer check {output} --target {goal.name}"),
+        ]
+    )
+
+
+def compile_schedule(schedule: Schedule, to: str, options: Options) -> tuple[Program, str]:
+    """(program, file) for the target `to`; the schedule is checked, the file read back and proven.
+
+    Raises `IncorrectSchedule`, `LimitExceeded` and `InputError`; `IncorrectProgram` only where the compiler has a
+    fault.
+    """
+    from latecomer.codegen import msccl_xml
+    from latecomer.codegen.lower import lower
+    from latecomer.codegen.verify import verify
+    from latecomer.schedules.check import check
+
+    check(schedule)
+    program = lower(schedule, to, options)
+    text = msccl_xml.write(program, to)
+    again = msccl_xml.read(text, "the written file")
+    if again != program:
+        raise IncorrectProgram("the written file does not read back as the program; please report this")
+    verify(again, to)
+    return program, text
+
+
+def _options(schedule: Schedule, placement: str, min_bytes: int | None, max_bytes: int | None) -> Options:
+    from latecomer.codegen.lower import LARGEST_BYTES, Options
+
+    planned_for = schedule.certificate.size_bytes if schedule.certificate else 0
+    return Options(
+        in_place=placement == "in",
+        out_of_place=placement == "out",
+        min_bytes=min_bytes or 0,
+        max_bytes=max_bytes or max(LARGEST_BYTES, planned_for),
+    )
+
+
+def _shape(program: Program) -> str:
+    blocks = max(len(gpu.threadblocks) for gpu in program.gpus)
+    steps = max(len(block.steps) for gpu in program.gpus for block in gpu.threadblocks)
+    scratch = max(gpu.s_chunks for gpu in program.gpus)
+    return (
+        f"{program.ranks} gpus, at most {blocks} threadblocks on one, {program.channels} channels, at most {steps} "
+        f"steps in a threadblock, {scratch} of {program.chunks} chunks of scratch"
+    )
+
+
+def _serves(program: Program) -> str:
+    calls = "in-place" if program.in_place else "out-of-place"
+    least = f"{format_size(program.min_bytes)} … " if program.min_bytes else "up to "
+    most = format_size(program.max_bytes or 0)
+    return f"{calls} AllReduce of {least}{most} whose element count is a multiple of {program.chunks}"
+
+
+def _unserved(schedule: Schedule, program: Program) -> list[str]:
+    """Runtimes do not pick a file for a count its chunks do not divide, and say nothing: so we do."""
+    if schedule.certificate is None:
+        return []
+    size = schedule.certificate.size_bytes
+    for name, width in _ELEMENT_BYTES.items():
+        if size % width or size // width % program.chunks:
+            return [
+                f"{format_size(size)} of {name} is not served: {size / width:,.10g} elements are not a multiple of "
+                f"{program.chunks}, and a runtime then silently runs something else; see --chunks of latecomer synth"
+            ]
+    return []
