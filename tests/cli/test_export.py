@@ -10,6 +10,8 @@ from click.testing import Result
 
 from latecomer.codegen import msccl_xml
 
+pytestmark = pytest.mark.smoke
+
 Run = Callable[..., Result]
 
 QUESTION = ("--topology", "switch:4@450GiB/s", "--late", "1", "--delay", "5ms", "--algorithm", "stragglar")

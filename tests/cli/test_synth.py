@@ -10,6 +10,8 @@ from click.testing import Result
 from latecomer.schedules.check import check
 from latecomer.schedules.schedule import Schedule
 
+pytestmark = pytest.mark.smoke
+
 Run = Callable[..., Result]
 
 QUESTION = ("--topology", "switch:8@450GiB/s", "--late", "3", "--delay", "5ms", "--size", "1GiB")

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from latecomer.schedules.errors import InputError, TopologyError
+from latecomer.schedules.errors import InputError, LatecomerError, TopologyError
 from latecomer.schedules.topology import Topology
 from latecomer.synth.sources.nvidia_smi import read_nvidia_smi
 from latecomer.synth.sources.presets import PRESETS, preset
 from latecomer.synth.sources.spec import load_topology
 
 
-def text_of(
-    relations: list[list[str]], *, nics: int = 0, separator: str = "\t", names: list[str] | None = None
-) -> str:
+def text_of(relations: list[list[str]], *, nics: int = 0, separator: str = "\t", names: list[str] | None = None) -> str:
     """As nvidia-smi would print `relations`, with affinities in its various spellings."""
     names = names or [f"GPU{i}" for i in range(len(relations))]
     devices = names + [f"NIC{i}" for i in range(nics)]
     lines = [separator.join(["", *devices, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
     for i, row in enumerate(relations):
-        lines.append(
-            separator.join([names[i], *row, *["SYS"] * nics, "0-3,8-11", "0,3-5", "N/A" if i % 2 else "12"])
-        )
+        lines.append(separator.join([names[i], *row, *["SYS"] * nics, "0-3,8-11", "0,3-5", "N/A" if i % 2 else "12"]))
     for i in range(nics):
         cells = ["X" if i == j else "PIX" for j in range(nics)]
         lines.append(separator.join([f"NIC{i}", *["SYS"] * len(names), *cells]))
@@ -121,14 +120,11 @@ def test_nvswitch_is_inferred() -> None:
     )
     assert topology.notes == (
         "network adapters are left out: NIC0, NIC1",
-        "NV18 between all 8 GPUs is more than a GPU has, so they share an NVSwitch: "
-        "450 GB/s per GPU and direction",
+        "NV18 between all 8 GPUs is more than a GPU has, so they share an NVSwitch: 450 GB/s per GPU and direction",
     )
 
 
-@pytest.mark.parametrize(
-    ("gpu", "rate"), [("H100", 450.0), ("b200", 900.0), ("NVIDIA H200 141GB HBM3e", 450.0)]
-)
+@pytest.mark.parametrize(("gpu", "rate"), [("H100", 450.0), ("b200", 900.0), ("NVIDIA H200 141GB HBM3e", 450.0)])
 def test_gpu_model_decides_the_rate(gpu: str, rate: float) -> None:
     topology = read_nvidia_smi(text_of(uniform(8, "NV18")), gpu=gpu)
     assert topology.out_gbs(0) == rate
@@ -154,14 +150,10 @@ def test_direct_mesh_when_the_links_suffice() -> None:
 def test_cube_mesh_leaves_pcie_out_and_names_the_pairs() -> None:
     cube = preset("dgx-v100")
     k = {(link.src, link.dst): int(link.bandwidth_gbs / 25) for link in cube.links}
-    relations = [
-        ["X" if a == b else f"NV{k[a, b]}" if (a, b) in k else "SYS" for b in range(8)] for a in range(8)
-    ]
+    relations = [["X" if a == b else f"NV{k[a, b]}" if (a, b) in k else "SYS" for b in range(8)] for a in range(8)]
     topology = read_nvidia_smi(text_of(relations, nics=1), gpu="V100")
     assert topology.digest == cube.digest
-    assert topology.warnings[0].startswith(
-        "12 pairs have no NVLink and reach each other through another GPU only"
-    )
+    assert topology.warnings[0].startswith("12 pairs have no NVLink and reach each other through another GPU only")
     assert "GPU0–GPU5, GPU0–GPU6" in topology.warnings[0]
 
 
@@ -197,9 +189,7 @@ def test_pcie_tree() -> None:
 
 
 def test_pcie_levels_nest() -> None:
-    topology = read_nvidia_smi(
-        text_of(groups(16, (2, "PIX"), (4, "PXB"), (8, "NODE"), far="SYS")), gpu="L40S"
-    )
+    topology = read_nvidia_smi(text_of(groups(16, (2, "PIX"), (4, "PXB"), (8, "NODE"), far="SYS")), gpu="L40S")
     hops = {other: len(topology.route(0, other)) for other in (1, 2, 4, 8)}
     assert hops == {1: 2, 2: 4, 4: 6, 8: 8}
     assert topology.pair_gbs(0, 4) == 31.5
@@ -212,8 +202,7 @@ def test_one_host_bridge_is_a_switch() -> None:
     topology = read_nvidia_smi(text_of(uniform(4, "NODE")))
     assert topology.any_to_any
     assert topology.warnings == (
-        "the rate of PCIe is assumed: 31.5 GB/s per direction, generation 4 x16; "
-        "say --gpu MODEL or --link-rate RATE",
+        "the rate of PCIe is assumed: 31.5 GB/s per direction, generation 4 x16; say --gpu MODEL or --link-rate RATE",
     )
 
 
@@ -226,10 +215,7 @@ def test_a_lone_gpu_on_its_socket() -> None:
 
 def test_gpus_are_ranked_in_the_order_listed() -> None:
     topology = read_nvidia_smi(text_of(uniform(3, "NV18"), names=["GPU4", "GPU5", "GPU7"]))
-    assert (
-        topology.notes[0]
-        == "ranks are numbered in the order listed: rank 0 is GPU4, rank 1 is GPU5, rank 2 is GPU7"
-    )
+    assert topology.notes[0] == "ranks are numbered in the order listed: rank 0 is GPU4, rank 1 is GPU5, rank 2 is GPU7"
 
 
 def test_old_spelling() -> None:
@@ -405,6 +391,22 @@ def test_files_that_are_something_else(content: bytes, message: str, tmp_path: P
 def test_directory(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a directory; name a file in it"):
         load_topology(str(tmp_path))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_text_is_worse_than_an_error(data: st.DataObject) -> None:
+    """Words dropped, doubled, glued or replaced: read, or refused with a message, never anything else."""
+    words = re.split(r"(\s+)", BOX)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(words) - 1))
+        words[place] = data.draw(
+            st.sampled_from(
+                ["", "\n", "X", "NV4", "NV0", "SYS", "PIX", "GPU0", "GPU9", "\t", words[place] * 2, "é", "-1"]
+            )
+        )
+    with contextlib.suppress(LatecomerError):  # a refusal; what it says is tested above
+        assert 2 <= read_nvidia_smi("".join(words)).ranks <= 5
 
 
 LACKING = {
