@@ -13,6 +13,7 @@ from latecomer.schedules.schedule import Schedule
 from latecomer.schedules.simulate import Simulation
 from latecomer.synth.question import Question
 from latecomer.synth.registry import ALGORITHMS, LISTED, Algorithm, Request
+from latecomer.synth.ring_order import ring_order
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,17 @@ def select(
     candidates = compare(question, chunks=chunks, algorithms=[a for a in ALGORITHMS if a.automatic], progress=progress)
     best = min(candidates, key=lambda candidate: candidate.time_us)
     if best.schedule is None:
-        reasons = "\n".join(f"  {c.algorithm.name}: {c.reason}" for c in candidates)
-        raise NotApplicable(f"no algorithm serves this case:\n{reasons}")
+        raise NotApplicable(f"no algorithm serves this case:\n{_reasons(candidates)}")
     return best
+
+
+def _reasons(candidates: Iterable[Candidate]) -> str:
+    """A line for each reason, with all algorithms that have it."""
+    names: dict[str, list[str]] = {}
+    for candidate in candidates:
+        reason = (candidate.reason or "").removeprefix(candidate.algorithm.name).lstrip(": ")
+        names.setdefault(reason, []).append(candidate.algorithm.name)
+    return "\n".join(f"  {', '.join(having)}: {reason}" for reason, having in names.items())
 
 
 def evaluate(algorithm: Algorithm, question: Question, chunks: int | None) -> Candidate:
@@ -79,8 +88,9 @@ def build(algorithm: Algorithm, question: Question, chunks: int | None) -> Sched
     topology = question.topology
     if algorithm.ports == "shared":
         topology.require_shared_ports(algorithm.name)
-    if algorithm.name != "ring":  # the ring only needs the links between neighbours
-        topology.require_switch(algorithm.name)
+    if algorithm.name == "ring":  # only needs links between neighbours, and can choose its neighbours
+        return algorithm.build(Request(topology.ranks, chunks, question.model())).bound_to(ring_order(topology))
+    topology.require_switch(algorithm.name)
     schedule = algorithm.build(Request(topology.ranks, chunks, question.model()))
     if not algorithm.late:
         return schedule

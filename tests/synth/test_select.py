@@ -12,7 +12,7 @@ from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.check import check
 from latecomer.schedules.errors import InputError, NotApplicable
 from latecomer.schedules.relabel import for_late_rank, relabel
-from latecomer.schedules.topology import Topology
+from latecomer.schedules.topology import Link, Topology
 from latecomer.synth.algorithms import ring, stragglar
 from latecomer.synth.chunking import Model, best_rounds, best_segments
 from latecomer.synth.plan_set import plan_set
@@ -170,12 +170,29 @@ def test_what_does_not_apply_says_why():
         NotApplicable, match="circulant needs a switch or a link between every two GPUs, but on dgx-v100"
     ):
         synthesize(preset("dgx-v100"), ArrivalProfile.late(8, 1, 5.0), GIB, algorithm="circulant")
-    with pytest.raises(NotApplicable, match="no algorithm serves this case:\n  ring: "):
-        synthesize(preset("dgx-v100"), ArrivalProfile.late(8, 1, 5.0), GIB)
+    path = [Link(src=a, dst=b, bandwidth_gbs=1.0, latency_us=0.0) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))]
+    line = Topology(name="a line", ranks=3, links=tuple(path))
+    with pytest.raises(
+        NotApplicable, match=r"no algorithm serves this case:\n  ring: a ring needs links that lead once"
+    ):
+        synthesize(line, ArrivalProfile.late(3, 1, 5.0), GIB)
     with pytest.raises(InputError, match="at least 1 chunk, not 0"):
         synthesize(exclusive, ArrivalProfile.late(8, 1, 5.0), GIB, algorithm="circulant", chunks=0)
     with pytest.raises(NotApplicable, match="take --chunks 25 or fewer"):
         synthesize(Topology.switch(46, 1.0), ArrivalProfile.late(46, 1, 5.0), GIB, algorithm="adaptive", chunks=200)
+
+
+def test_the_ring_follows_the_widest_links():
+    """A hybrid cube mesh has no link 3-4, but cycles through all GPUs, one of them of double links only."""
+    cube = preset("dgx-v100")
+    plan = synthesize(cube, ArrivalProfile.late(8, 1, 5.0), GIB)
+    assert plan.provenance.algorithm == "ring"
+    order = plan.binding
+    assert order != tuple(range(8))
+    widths = {cube.pair_gbs(a, b) for a, b in pairwise([*order, order[0]])}
+    assert min(widths) == max(link.bandwidth_gbs for link in cube.links)
+    assert plan.certificate is not None
+    assert plan.certificate.ring_time_us == plan.certificate.time_us
 
 
 def test_several_late_ranks_the_last_is_the_straggler():
