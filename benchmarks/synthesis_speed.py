@@ -2,7 +2,8 @@
 
     python benchmarks/synthesis_speed.py [N ...]
 
-"published" is our implementation of the published construction (powers of two: its pairing; other even n: a maximum-weight
+"published" is our implementation of the published construction (powers of two: its pairing; other even n: a
+maximum-weight
 matching a round), "search" that matching search alone, which is what the published tool does for other even n.
 Each row runs in a process of its own, so that the peak of memory is its own.
 """
