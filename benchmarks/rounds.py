@@ -21,9 +21,8 @@ def main(sizes: list[int]) -> None:
     for n in sizes:
         published = stragglar.schedule(n).rounds if n <= 96 or n & (n - 1) == 0 else "–"
         found = circulant.completion(n, n - 1).rounds
-        print(
-            f"| {n} | {round_bound(n, n - 1)} | {found} | {PAPER.get(n, '–')} | {AUTHORS_CODE.get(n, '–')} | {published} |"
-        )
+        columns = (n, round_bound(n, n - 1), found, PAPER.get(n, "–"), AUTHORS_CODE.get(n, "–"), published)
+        print("| " + " | ".join(map(str, columns)) + " |")
 
 
 if __name__ == "__main__":

@@ -21,12 +21,16 @@ PREFERENCE: Final = 1.02
 
 @dataclass(frozen=True)
 class Model:
-    """The numbers that decide, µs: a round's fixed cost, a message's latency, S·β, and how late the last rank is."""
+    """The numbers that decide, µs: a round's fixed cost, a message's latency, S·β, and how late the last rank is.
+
+    `separate_links`: a rank has a link of its own to every peer, so latencies of several messages overlap.
+    """
 
     round_us: float
     message_latency_us: float
     message_us: float
     delay_us: float
+    separate_links: bool = False
 
     def scaled(self, share: float) -> Model:
         """The same for a message of `share` the size."""
@@ -42,7 +46,8 @@ def best_rounds(ranks: int, model: Model) -> int:
 
 def best_segments(ranks: int, model: Model) -> int:
     """m that minimises (m+1)·α + S·β(1 + (n-2)/((n-1)m)); α a round with n-1 messages."""
-    alpha = model.round_us + (ranks - 1) * model.message_latency_us
+    in_turn = 1 if model.separate_links else ranks - 1
+    alpha = model.round_us + in_turn * model.message_latency_us
     spoiled = (ranks - 2) / (ranks - 1) * model.message_us
     ideal = math.sqrt(spoiled / alpha) if alpha else math.inf if spoiled else 1.0
     return _best(ideal, MAX_SEGMENTS, lambda m: (m + 1) * alpha + model.message_us + spoiled / m)

@@ -30,7 +30,10 @@ class Question:
         """The question as the four numbers of the closed forms."""
         topology = self.topology
         rate = min(topology.out_gbs(rank) for rank in range(topology.ranks))
-        return Model(self.round_latency_us, topology.alpha_us, self.size_bytes / (rate * 1e3), self.arrivals.delay_us)
+        whole_us = self.size_bytes / (rate * 1e3)
+        return Model(
+            self.round_latency_us, topology.alpha_us, whole_us, self.arrivals.delay_us, separate_links=topology.full_mesh
+        )
 
     def simulate(self, schedule: Schedule) -> Simulation:
         """What `schedule` takes to answer it."""
