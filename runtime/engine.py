@@ -131,12 +131,19 @@ class Engine:
     def pump(self) -> None:
         """Start everything that may start."""
         self._run_locals()
+        self._post_receives()
         while (i := self._next("send", self._may_send)) >= 0:
+            if self.steps[i].round >= self.started:
+                # Receives first: what tells a sender that its message may come must not queue behind our data.
+                self.started = self.steps[i].round + 1
+                self._post_receives()
             self._post_send(i)
+        self._run_locals()
+
+    def _post_receives(self) -> None:
         while (i := self._next("receive", self._is_open)) >= 0:
             step = self.steps[i]
             self._transport.receive(i, step.peer, self._job.tags | step.number, self._job.view(step.parts[0].dst))
-        self._run_locals()
 
     def _next(self, kind: str, may: Callable[[int], bool]) -> int:
         """The first message of `kind` to post now, or -1.
@@ -183,7 +190,6 @@ class Engine:
         step, job = self.steps[i], self._job
         data = job.view(step.parts[0].src) if len(step.parts) == 1 else self._gathered(i)
         self._flying[i] = step.round
-        self.started = max(self.started, step.round + 1)
         self._transport.send(i, step.peer, job.tags | step.number, data)
 
     def _gathered(self, i: int) -> Any:
