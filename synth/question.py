@@ -31,9 +31,8 @@ class Question:
         topology = self.topology
         rate = min(topology.out_gbs(rank) for rank in range(topology.ranks))
         whole_us = self.size_bytes / (rate * 1e3)
-        return Model(
-            self.round_latency_us, topology.alpha_us, whole_us, self.arrivals.delay_us, separate_links=topology.full_mesh
-        )
+        delay_us, separate = self.arrivals.delay_us, topology.full_mesh
+        return Model(self.round_latency_us, topology.alpha_us, whole_us, delay_us, separate_links=separate)
 
     def simulate(self, schedule: Schedule) -> Simulation:
         """What `schedule` takes to answer it."""
