@@ -82,7 +82,7 @@ def test_chunks(run: Run) -> None:
         (["--topology", "."], ". is a directory"),
         (["--topology", "junk"], "junk is not a text file"),
         (["--topology", "cut.json"], "cut.json: not JSON, or cut off"),
-        (["--topology", "dgx-v100"], "GPU 0 and GPU 5 have no link"),
+        (["--topology", "dgx-v100", "--algorithm", "circulant"], "GPU 0 and GPU 5 have no link"),
         (["--late", "9"], "late rank 9 is out of range: ranks are 0 … 7"),
         (["--delay", "-5ms"], "time '-5ms' is negative"),
         (["--size", "0"], "size '0' must be a whole number of bytes"),
