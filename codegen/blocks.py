@@ -129,8 +129,8 @@ def _pair(
     return blocks
 
 
-def forwards(drafts: Sequence[Draft], conflicts: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Position of each send that could be part of the receive it sends on → that receive's position.
+def forwards(drafts: Sequence[Draft], conflicts: Sequence[Sequence[int]], longest: int) -> dict[int, int]:
+    """Position of each send (of `longest` chunks at most) that could join a receive → that receive's position.
 
     The send reads exactly what the receive wrote and is the first thing to depend on it: whatever comes
     later can wait for both, and the order of messages stays the one by which nothing gets stuck.
@@ -142,7 +142,7 @@ def forwards(drafts: Sequence[Draft], conflicts: Sequence[Sequence[int]]) -> dic
     return {
         j: i for i, j in first_dependent.items()
         if drafts[j].type == "s" and drafts[i].type in FORWARDED and drafts[j].src == drafts[i].dst
-        and drafts[j].length == drafts[i].length and drafts[j].stage == drafts[i].stage
+        and drafts[j].length == drafts[i].length <= longest and drafts[j].stage == drafts[i].stage
         and list(conflicts[j]) == [i]
     }
 

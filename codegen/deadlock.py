@@ -78,7 +78,7 @@ class _Run:
                 work += self.waiting.pop((b.gpu, b.block.id), [])
 
     def _met(self, b: _Block, step: Step) -> bool:
-        if step.depid < 0:
+        if step.depid < 0 or step.deps < 0:
             return True
         other = self.at.get((b.gpu, step.depid))
         if other is None:

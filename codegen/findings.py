@@ -107,7 +107,7 @@ RULES = {
     "S09": Rule("sends without a peer", _ALL, _BODY),
     "S10": Rule("receives without a peer", _ALL, _BODY),
     "S11": Rule("fused step in a build without fused kernels", _RC, "the first matching call fails"),
-    "S12": Rule("trailing nop", _ALL, "dropped, with its dependency"),
+    "S12": Rule("trailing nop", _NONE, "dropped, with its dependency"),
     "S13": Rule("merged re steps of different cnt", _ALL, "the last cnt is used for all: wrong results"),
     "S14": Rule("more than 16 re steps merge", _ALL, "an array on the device overruns"),
     "S15": Rule("writes the send buffer of an out-of-place call", _ALL, "the caller's data changes"),
@@ -121,6 +121,7 @@ RULES = {
     "D07": Rule("nop chain whose last step has no dependency", _ALL, _BODY),
     "D08": Rule("hasdep is not 0 or 1", _ALL, _BODY),
     "D09": Rule("posts for nobody", _NONE, "costs a fence"),
+    "D11": Rule("depid without deps", _NONE, "waits for nobody"),
     "D10": Rule("waits for a step that is posted only by a later one", _NONE, "works, later than meant"),
     # Connections
     "C01": Rule("sends more than is received", _ALL, _HANG),

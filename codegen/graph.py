@@ -57,8 +57,8 @@ class StepGraph:
 
 
 def posted(steps: Sequence[Step], wanted: int) -> int | None:
-    """The first step from `wanted` on that posts: the one that ends a wait for `wanted`. None: nobody does."""
-    for s in range(max(wanted, 0), len(steps)):
+    """The first step from `wanted` (≥ 0) on that posts: it ends a wait for `wanted`. None: nobody does."""
+    for s in range(wanted, len(steps)):
         if steps[s].hasdep == 1 and steps[s].type != "nop":
             return s
     return None
@@ -75,7 +75,7 @@ def step_graph(program: Program) -> StepGraph:
         for block in gpu.threadblocks:
             start = graph.first[gpu.id, block.id]
             for s, step in enumerate(block.steps):
-                if step.depid >= 0 and step.depid != block.id:
+                if step.depid >= 0 and step.deps >= 0 and step.depid != block.id:
                     ends = posted(by_id[step.depid].steps, step.deps)
                     if ends is not None:
                         earlier = graph.first[gpu.id, step.depid] + ends

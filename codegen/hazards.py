@@ -21,26 +21,29 @@ class Hazard:
 
 
 def hazards(program: Program, graph: StepGraph, order: Sequence[int], in_place: bool) -> list[Hazard]:
-    """All neighbouring unordered pairs, none where every interleaving makes the same accesses in the same
-    order.
+    """Unordered pairs; none where every interleaving makes the same accesses in the same order.
 
-    Before: `order` is one that the program allows. Neighbours suffice: if each access is ordered with the
-    conflicting ones next to it, all are. Within a rank reachability is bits of an integer; only what that
+    Before: `order` is one that the program allows. An access that is ordered with the conflicting ones next
+    to it is so with those beyond, so only they are looked at. Within a rank reachability is bits of an integer; only what that
     leaves open is searched across ranks. O(steps of a rank squared / 64).
     """
     position = {node: i for i, node in enumerate(order)}
     ancestors = _ancestors(graph, order)
     layouts = {gpu.id: Layout(program, gpu.id, in_place) for gpu in program.gpus}
-    writer: dict[tuple[int, Location], int] = {}
+    writers: dict[tuple[int, Location], list[int]] = {}
     readers: dict[tuple[int, Location], list[int]] = {}
     found: dict[tuple[int, int], Hazard] = {}
 
-    def need(first: int, second: int, location: Location) -> None:
-        if first == second or ancestors[second] >> (first - base[second]) & 1 or (first, second) in found:
-            return
-        if not _reaches(graph, first, second, position, full=False):
-            queues = _reaches(graph, first, second, position, full=True)
-            found[first, second] = Hazard(first, second, location, queues)
+    def ordered(first: int, second: int, location: Location) -> bool:
+        if first == second or ancestors[second] >> (first - base[second]) & 1:
+            return True
+        if (first, second) in found:
+            return False
+        if _reaches(graph, first, second, position, full=False):
+            return True
+        queues = _reaches(graph, first, second, position, full=True)
+        found[first, second] = Hazard(first, second, location, queues)
+        return False
 
     base = _base(graph)
     for node in order:
@@ -49,15 +52,16 @@ def hazards(program: Program, graph: StepGraph, order: Sequence[int], in_place: 
         reads = [at(step.srcbuf, step.srcoff + c) for c in range(step.cnt)] if step.type in READS_SRC else []
         writes = [at(step.dstbuf, step.dstoff + c) for c in range(step.cnt)] if step.type in WRITES_DST else []
         for location in reads if step.type != "re" else [*reads, *writes]:
-            if (rank, location) in writer:
-                need(writer[rank, location], node, location)
+            for writer in writers.get((rank, location), ()):
+                ordered(writer, node, location)
             readers.setdefault((rank, location), []).append(node)
         for location in writes:
-            for reader in readers.pop((rank, location), ()):
-                need(reader, node, location)
-            if (rank, location) in writer:
-                need(writer[rank, location], node, location)
-            writer[rank, location] = node
+            # What is not ordered with this write may clash with later ones too.
+            at_once = [r for r in readers.pop((rank, location), ()) if not ordered(r, node, location)]
+            if at_once:
+                readers[rank, location] = at_once
+            earlier = [w for w in writers.get((rank, location), ()) if not ordered(w, node, location)]
+            writers[rank, location] = [*earlier, node]
     return list(found.values())
 
 

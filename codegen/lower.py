@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from latecomer.codegen.blocks import Block, forwards, fuse, place_in_blocks
 from latecomer.codegen.connections import connect
+from latecomer.codegen.deadlock import stuck
 from latecomer.codegen.dependencies import conflicts, least
 from latecomer.codegen.drafts import Draft, Units, draft_rank
 from latecomer.codegen.from_schedule import raw_operations
 from latecomer.codegen.operations import Buffer
 from latecomer.codegen.scratch import Use, assign_cells, moved
-from latecomer.codegen.targets import MAX_FUSED_REDUCES, MAX_NAME, NODE_BUDGET, Target, target
+from latecomer.codegen.targets import FUSED, MAX_CNT, MAX_FUSED_REDUCES, MAX_NAME, NODE_BUDGET, Target, target
 from latecomer.schedules.errors import InputError, LimitExceeded
 from latecomer.schedules.program import BufferName, Gpu, Program, Protocol, Step, Threadblock
 from latecomer.schedules.schedule import Schedule
@@ -55,10 +56,20 @@ def lower(schedule: Schedule, to: str | Target = "msccl-executor", options: Opti
         drafts, size = _with_less_scratch(drafts, used)
         ranks.append(drafts)
         scratch.append(size)
-    gpus = _gpus(ranks, scratch, units.total, goal)
+    # A forwarding step of several chunks takes and sends one by one where messages are large. That is safe unless a
+    # peer waits to send all before it receives any: then forward single chunks only, which always is.
+    program = _program(schedule, options, goal, _gpus(ranks, scratch, units.total, goal, MAX_CNT), units.total)
+    if any(step.cnt > 1 and step.type in FUSED for *_, step in program.steps()) and stuck(program, capacity=0):
+        program = _program(schedule, options, goal, _gpus(ranks, scratch, units.total, goal, 1), units.total)
+    return program
+
+
+def _program(
+    schedule: Schedule, options: Options, goal: Target, gpus: tuple[Gpu, ...], chunks: int
+) -> Program:
     return Program(
         name=_name(schedule), collective="allreduce", ranks=schedule.ranks,
-        channels=1 + max(block.chan for gpu in gpus for block in gpu.threadblocks), chunks=units.total,
+        channels=1 + max(block.chan for gpu in gpus for block in gpu.threadblocks), chunks=chunks,
         protocol=options.protocol, in_place=options.in_place, out_of_place=options.out_of_place,
         min_bytes=options.min_bytes, max_bytes=options.max_bytes + goal.max_bytes_exclusive, gpus=gpus,
     )
@@ -95,18 +106,21 @@ def _with_less_scratch(drafts: list[Draft], used: int) -> tuple[list[Draft], int
     return [d._replace(src=moved(d.src, cells), dst=moved(d.dst, cells)) for d in drafts], len(sizes)
 
 
-def _gpus(ranks: list[list[Draft]], scratch: Sequence[int], chunks: int, goal: Target) -> tuple[Gpu, ...]:
+def _gpus(
+    ranks: Sequence[Sequence[Draft]], scratch: Sequence[int], chunks: int, goal: Target, forward: int
+) -> tuple[Gpu, ...]:
     waits = [conflicts([draft.access() for draft in drafts]) for drafts in ranks]
     # A dependency too many is a nop; that some will follow from the order in a threadblock only makes it fewer.
-    costs = [[max(1, len(deps)) for deps in least(of_rank)] for of_rank in waits]
+    costs = [[max(1, len(deps)) for deps in least(w)] for w in waits]
     parts = connect(ranks, costs, goal)
     by_rank: list[list[int]] = [[] for _ in ranks]
     for k, part in enumerate(parts):
         by_rank[part.sender].append(k)
         by_rank[part.receiver].append(k)
     gpus = []
-    for rank, drafts in enumerate(ranks):
-        onward = forwards(drafts, waits[rank]) if goal.fused else {}
+    for rank, of_rank in enumerate(ranks):
+        drafts = list(of_rank)
+        onward = forwards(drafts, waits[rank], forward) if goal.fused else {}
         mine = [parts[k] for k in by_rank[rank]]
         blocks = place_in_blocks(drafts, rank, mine, costs[rank], onward, goal)
         fuse(drafts, blocks, onward)

@@ -86,7 +86,7 @@ class Operation(NamedTuple):
     def __str__(self) -> str:
         what = {"send": f"send to {self.peer}", "receive": f"receive from {self.peer}"}
         text = what.get(self.kind, self.kind)
-        places = [f"{p.buffer}[{p.index}]" for p in (self.src, self.other) if p is not None]
+        places = [f"{p.buffer}[{p.offset}]" for p in (self.src, self.other) if p is not None]
         into = [f"-> {self.dst.buffer}[{self.dst.offset}]"] if self.dst is not None else []
         after = [f"after {', '.join(map(str, self.deps))}"] if self.deps else []
         return " ".join([text, " + ".join(places), *into, f"x{self.length}", *after]).replace("  ", " ")

@@ -7,10 +7,17 @@ from collections import Counter
 from latecomer.codegen.findings import Findings
 from latecomer.codegen.graph import posted
 from latecomer.codegen.matching import check_connections
-from latecomer.codegen.targets import CONNECTIONS_PER_CHANNEL, MAX_CNT, MAX_FUSED_REDUCES, NODE_BUDGET, TARGETS, Target
+from latecomer.codegen.targets import (
+    CONNECTIONS_PER_CHANNEL,
+    FUSED,
+    MAX_CNT,
+    MAX_FUSED_REDUCES,
+    NODE_BUDGET,
+    TARGETS,
+    Target,
+)
 from latecomer.schedules.program import READS_SRC, RECEIVES, SENDS, WRITES_DST, Gpu, Program, Step, Threadblock
 
-FUSED = frozenset({"rcs", "rrc", "rrs", "rrcs"})
 _LOOSEST = Target("any runtime", 1024, 256, 128, 127, TARGETS["msccl"].types, False, None, True, False)
 """Limits that no runtime goes beyond: what is an error where no target is named."""
 
@@ -191,6 +198,9 @@ def _wait(
     by_id: dict[int, Threadblock], tb: Threadblock, step: Step, findings: Findings, limits: Target, where: _Where
 ) -> None:
     if step.depid < 0:
+        return
+    if step.deps < 0:
+        findings.add("D11", f"depid={step.depid} with deps={step.deps}", *where)
         return
     if step.depid > limits.depid:
         findings.add("D06", f"depid={step.depid}; {limits.name} can wait for threadblocks 0 … {limits.depid}", *where)

@@ -9,6 +9,8 @@ from latecomer.schedules.program import StepType
 
 ALL_STEPS: frozenset[StepType] = frozenset({"s", "r", "rcs", "rrc", "rrs", "rrcs", "cpy", "re", "nop"})
 
+FUSED: frozenset[StepType] = frozenset({"rcs", "rrc", "rrs", "rrcs"})
+"""Steps that receive and do something more; not every build has kernels for them."""
 MAX_CNT = 71
 """Chunks one step may move; every runtime."""
 MAX_FUSED_REDUCES = 16

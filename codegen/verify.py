@@ -141,8 +141,8 @@ def _results(program: Program, graph: StepGraph, order: list[int], in_place: boo
         node = graph.nodes[race.second]
         other = graph.nodes[race.first]
         buffer, offset = race.location
-        findings.add(code, f"called {call}, it and {graph.where(race.first)} (line {other.line}) both use chunk {offset} "
-                     f"of {buffer}, one of them writes, and nothing orders them",
+        findings.add(code, f"called {call}, it and {graph.where(race.first)} (line {other.line}) both use chunk "
+                     f"{offset} of {buffer}, one of them writes, and nothing orders them",
                      node.line, node.gpu, node.tb, node.step)
 
 
