@@ -104,8 +104,9 @@ def build(
             _run([*compiler, *compile_flags, *flags, f"-I{root}", "-c", str(source), "-o", str(part)])
             part.replace(object_file)
         made.append(str(object_file))
-    default = objects / ("latecomer_bench" if what == "benchmark" else "liblatecomer_allreduce.so")
-    result = Path(output) if output else default
+    name = "latecomer_bench" if what == "benchmark" else "liblatecomer_allreduce.so"
+    result = Path(output) if output else root / f"build-{target}" / name
+    result.parent.mkdir(parents=True, exist_ok=True)
     shared = ["-shared"] if what == "library" else []
     linker = ["g++"] if target == "cpu" else ["nvcc"]
     _run([*linker, *made, *shared, *flags, *link_flags, "-o", str(result)])

@@ -39,7 +39,7 @@ def test_replayed_table_is_an_allreduce(algorithm: str, ranks: int, chunks: int 
     table = lower(schedule)
     folded = [expand(rank.rounds) for rank in table.ranks]
     assert folded == [[(r.moves, r.local) for r in rank.rounds] for rank in table.ranks]
-    assert replay(schedule) == [
+    assert Replay(schedule).run() == [
         {c: tuple([1] * ranks) for c, w in enumerate(schedule.chunks.weights) if w} for _ in range(ranks)
     ]
 
@@ -56,66 +56,66 @@ def expand(rounds: tuple[Round, ...]) -> list[tuple[tuple[Step, ...], tuple[Step
     return result
 
 
-def replay(schedule: Schedule) -> list[dict[int, tuple[int, ...]]]:
-    """Contributions to every chunk of every rank's output, in place, groups of NCCL as rendezvous."""
-    table = lower(schedule)
-    n, chunks = len(table.ranks), len(table.weights)
-    unit = [tuple(int(r == rank) for r in range(n)) for rank in range(n)]
-    memory = [dict.fromkeys(range(chunks), unit[rank]) for rank in range(n)]
-    scratch: list[dict[tuple[int, int], tuple[int, ...]]] = [{} for _ in range(n)]
+Sums = tuple[int, ...]
+"""How often each rank's contribution is in a value."""
 
-    def read(rank: int, spot: Spot, chunk: int) -> tuple[int, ...]:
-        if spot.buffer in (INPUT, OUTPUT):
-            return memory[rank][chunk]
-        return scratch[rank][spot.buffer, spot.skip + chunk - base]
 
-    def write(rank: int, spot: Spot, chunk: int, value: tuple[int, ...]) -> None:
-        if spot.buffer == OUTPUT:
-            memory[rank][chunk] = value
-        else:
-            assert spot.buffer >= 0
-            scratch[rank][spot.buffer, spot.skip + chunk - base] = value
+class Replay:
+    """Runs a table in place, the groups of one (round, stage) on all ranks at once."""
 
-    position = [0] * n
-    base = 0
-    while any(position[r] < len(table.ranks[r].rounds) for r in range(n)):
-        # A group is over when all of its messages have met; here: groups of the least (round, stage) go first.
-        heads = [
-            table.ranks[r].rounds[position[r]] if position[r] < len(table.ranks[r].rounds) else None for r in range(n)
-        ]
-        key = min((h.number, h.stage) for h in heads if h)
-        group = [r for r, h in enumerate(heads) if h and (h.number, h.stage) == key]
-        sent: dict[tuple[int, int], list[list[tuple[int, tuple[int, ...]]]]] = {}
-        for r in group:
-            for s in heads[r].moves:  # type: ignore[union-attr]
-                if s.kind == "send":
-                    assert s.src is not None
-                    base = s.chunk
-                    values = [(c, read(r, s.src, c)) for c in range(s.chunk, s.chunk + s.length)]
-                    sent.setdefault((r, s.peer), []).append(values)
-        for r in group:
-            for s in heads[r].moves:  # type: ignore[union-attr]
-                if s.kind == "receive":
-                    assert s.dst is not None
-                    base = s.chunk
-                    values = sent[s.peer, r].pop(0)
-                    assert [c for c, _ in values] == list(range(s.chunk, s.chunk + s.length))
-                    for c, value in values:
-                        write(r, s.dst, c, value)
+    def __init__(self, schedule: Schedule) -> None:
+        self.table = lower(schedule)
+        n, chunks = schedule.ranks, len(schedule.chunks)
+        self.memory = [dict.fromkeys(range(chunks), tuple(int(r == rank) for r in range(n))) for rank in range(n)]
+        self.scratch: list[dict[tuple[int, int], Sums]] = [{} for _ in range(n)]
+
+    def run(self) -> list[dict[int, Sums]]:
+        """Every rank's chunks, empty ones left out."""
+        left = [list(rank.rounds) for rank in self.table.ranks]
+        while any(left):
+            key = min((rounds[0].number, rounds[0].stage) for rounds in left if rounds)
+            group = {
+                r: rounds[0] for r, rounds in enumerate(left) if rounds and (rounds[0].number, rounds[0].stage) == key
+            }
+            self.together(group)
+            for r in group:
+                left[r].pop(0)
+        return [{c: v for c, v in m.items() if self.table.weights[c]} for m in self.memory]
+
+    def together(self, group: dict[int, Round]) -> None:
+        sent: dict[tuple[int, int], list[tuple[int, list[Sums]]]] = {}
+        moves = [(r, step) for r, one in group.items() for step in one.moves]
+        for r, step in moves:
+            if step.kind == "send":
+                sent.setdefault((r, step.peer), []).append((step.chunk, self.read(r, step, step.src)))
+        for r, step in moves:
+            if step.kind == "receive":
+                chunk, values = sent[step.peer, r].pop(0)
+                assert (chunk, len(values)) == (step.chunk, step.length)
+                self.write(r, step, values)
         assert not any(sent.values()), "a send that nobody receives"
-        for r in group:
-            for s in heads[r].local:  # type: ignore[union-attr]
-                base = s.chunk
-                for c in range(s.chunk, s.chunk + s.length):
-                    assert s.src is not None
-                    assert s.dst is not None
-                    value = read(r, s.src, c)
-                    if s.kind == "reduce":
-                        assert s.other is not None
-                        value = tuple(a + b for a, b in zip(value, read(r, s.other, c), strict=True))
-                    write(r, s.dst, c, value)
-            position[r] += 1
-    return [{c: v for c, v in m.items() if table.weights[c]} for m in memory]
+        for r, one in group.items():
+            for step in one.local:
+                values = self.read(r, step, step.src)
+                if step.kind == "reduce":
+                    pairs = zip(values, self.read(r, step, step.other), strict=True)
+                    values = [tuple(a + b for a, b in zip(x, y, strict=True)) for x, y in pairs]
+                self.write(r, step, values)
+
+    def read(self, rank: int, step: Step, spot: Spot | None) -> list[Sums]:
+        assert spot is not None
+        if spot.buffer in (INPUT, OUTPUT):
+            return [self.memory[rank][step.chunk + k] for k in range(step.length)]
+        return [self.scratch[rank][spot.buffer, spot.skip + k] for k in range(step.length)]
+
+    def write(self, rank: int, step: Step, values: list[Sums]) -> None:
+        assert step.dst is not None
+        assert step.dst.buffer != INPUT
+        for k, value in enumerate(values):
+            if step.dst.buffer == OUTPUT:
+                self.memory[rank][step.chunk + k] = value
+            else:
+                self.scratch[rank][step.dst.buffer, step.dst.skip + k] = value
 
 
 def test_early_ranks_begin_with_groups_that_need_no_late_rank() -> None:
