@@ -139,6 +139,16 @@ RULES = {
     "W02": Rule("contribution missing", _ALL, _WRONG),
     "W03": Rule("contribution counted twice", _ALL, _WRONG),
     "W04": Rule("result never written", _ALL, _WRONG),
+    # Selection
+    "L01": Rule("another number of ranks", _ALL, _IGNORED),
+    "L02": Rule("another collective", _ALL, _IGNORED),
+    "L03": Rule("message too small", _ALL, _IGNORED),
+    "L04": Rule("message too large", _ALL, _IGNORED),
+    "L05": Rule("count not divisible by the chunks", _ALL, _IGNORED),
+    "L06": Rule("in place or out of place", _ALL, _IGNORED),
+    "L07": Rule("stray file in the directory", _ALL, "the scan of the directory stops: nothing loads, or a crash"),
+    "L08": Rule("another file comes first", _ALL, "never selected: the first match runs"),
+    "L10": Rule("not readable", _ALL, _NOT_LOADED),
     "W05": Rule("uses what was never written", _ALL, _WRONG),
 }
 

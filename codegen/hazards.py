@@ -24,8 +24,8 @@ def hazards(program: Program, graph: StepGraph, order: Sequence[int], in_place: 
     """Unordered pairs; none where every interleaving makes the same accesses in the same order.
 
     Before: `order` is one that the program allows. An access that is ordered with the conflicting ones next
-    to it is so with those beyond, so only they are looked at. Within a rank reachability is bits of an integer; only what that
-    leaves open is searched across ranks. O(steps of a rank squared / 64).
+    to it is so with those beyond, so only they are looked at. Within a rank reachability is bits of an
+    integer; only what that leaves open is searched across ranks. O(steps of a rank squared / 64).
     """
     position = {node: i for i, node in enumerate(order)}
     ancestors = _ancestors(graph, order)

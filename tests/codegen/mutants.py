@@ -12,7 +12,10 @@ from latecomer.schedules.program import Program, Step, StepType, Threadblock
 Mutation = Callable[[Program, random.Random], Program]
 
 
-def _gpu(p: Program, rng: random.Random, change: Callable[[tuple[Threadblock, ...]], tuple[Threadblock, ...]]) -> Program:
+Blocks = tuple[Threadblock, ...]
+
+
+def _gpu(p: Program, rng: random.Random, change: Callable[[Blocks], Blocks]) -> Program:
     g = rng.randrange(len(p.gpus))
     gpu = replace(p.gpus[g], threadblocks=change(p.gpus[g].threadblocks))
     return replace(p, gpus=(*p.gpus[:g], gpu, *p.gpus[g + 1:]))

@@ -51,7 +51,7 @@ def _load_steps(tb: Threadblock, sizes: dict[str, int]) -> None:
         before = tb.steps[k - 1] if k else None
         if before is not None and before.type == "nop" != step.type and step.depid < 0:
             raise Failure("nop chain")
-        if step.type in RECEIVING and tb.recv < 0 or step.type in SENDING and tb.send < 0:
+        if (step.type in RECEIVING and tb.recv < 0) or (step.type in SENDING and tb.send < 0):
             raise Failure("no peer")
         if step.type != "nop" and not 1 <= step.cnt <= 71:
             raise Failure("cnt")
@@ -110,7 +110,8 @@ class Machine:
                 return
         elif step.type in SENDING:
             mem = self.memory[gpu]
-            data = self.took[b] if self.took[b] is not None else [mem[step.srcbuf][step.srcoff + low + c] for c in range(count)]
+            own = [mem[step.srcbuf][step.srcoff + low + c] for c in range(count)] if step.type == "s" else []
+            data = own if self.took[b] is None else self.took[b]
             self.queue.setdefault((gpu, tb.send, tb.chan), deque()).append(data)
             self.took[b] = None
         elif step.type in ("cpy", "re"):

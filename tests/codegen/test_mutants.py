@@ -1,5 +1,7 @@
-"""A thousand small changes to valid programs: the verifier must call an error what an independent interpreter can make fail,
-and nothing else."""
+"""A thousand small changes to valid programs, judged by the verifier and by an independent interpreter.
+
+What the interpreter can make fail the verifier must call an error, and nothing else.
+"""
 
 from __future__ import annotations
 

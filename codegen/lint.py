@@ -1,0 +1,155 @@
+"""Will this runtime pick this file for this call? Yes, or every reason why not; and repairs that need no thought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from latecomer.codegen.findings import RUNTIMES, Finding, Findings
+from latecomer.codegen.msccl_reader import NOT_A_PROGRAM, read_with_notes
+from latecomer.codegen.msccl_xml import write
+from latecomer.codegen.serves import Call, refusals
+from latecomer.codegen.structure import check_structure
+from latecomer.codegen.targets import Target, target
+from latecomer.schedules.errors import InputError
+from latecomer.schedules.program import Program
+
+MAX_FILES = {"msccl": 4, "msccl-executor": 1024, "rccl": 1024}
+FIXED_MAX_BYTES = 2**30
+
+STATE = {
+    "msccl": "microsoft/msccl is an NCCL 2.12 fork that ended in 2023; it needs NCCL_ALGO=MSCCL,RING,TREE",
+    "msccl-executor": "msccl-executor-nccl is an NCCL 2.23 fork, dormant since the end of 2024; one GPU per process",
+    "rccl": "RCCL lost MSCCL in 2026: only ROCm 5.7 to 7.0 run this, off MI300X with RCCL_MSCCL_FORCE_ENABLE=1",
+}
+"""What there is to know of a runtime before anything else is looked at."""
+
+_MENDED = frozenset(
+    ("X01", "X02", "X04", "X05", "X06", "X09", "X10", "X11", "X13", "X15", "A01", "A05", "A06", "A07", "A08", "A09",
+     "A10", "A20", "S05")
+)
+"""Findings that a repaired copy no longer has."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """For one file: will it be picked, and the findings; errors are the reasons why not."""
+
+    file: str
+    picked: bool
+    findings: tuple[Finding, ...]
+
+
+def lint(files: Sequence[Path], call: Call, to: str) -> list[Answer]:
+    """One answer per file; of a directory, for all that is in it, since a runtime reads it all.
+
+    Raises `InputError` where a path cannot be read. A file is picked if the runtime loads it, its kernels run it,
+    it serves the call, and no file before it serves the call too.
+    """
+    goal = target(to)
+    answers = []
+    for path in files:
+        if path.is_dir():
+            inside = sorted(path.iterdir())
+            if not inside:
+                raise InputError(f"{path} is empty; name a directory with MSCCL XML files")
+            answers += _directory(inside, call, goal)
+        else:
+            answers.append(lint_text(_text(path), str(path), call, goal))
+    return answers
+
+
+def lint_text(text: str, source: str, call: Call, goal: Target) -> Answer:
+    """The answer for one file's text."""
+    runtimes = [goal.name] if goal.name in RUNTIMES else list(RUNTIMES)
+    notes: list[Finding] = []
+    for runtime in runtimes:
+        findings = Findings(source, goal.name)
+        try:
+            program, in_text = read_with_notes(text, source, goal.name)
+        except InputError as error:
+            findings.add("L10", str(error))
+            return Answer(source, False, tuple(findings.found))
+        findings.found += in_text
+        check_structure(program, findings, goal)
+        for code, reason in refusals(program, call, target(runtime)):
+            findings.add(code, reason if len(runtimes) == 1 else f"{runtime}: {reason}", program.line)
+        notes += [f for f in findings.found if f not in notes]
+    return Answer(source, not any(f.severity == "error" for f in notes), tuple(notes))
+
+
+def _directory(inside: Sequence[Path], call: Call, goal: Target) -> list[Answer]:
+    answers: list[Answer] = []
+    stray = None
+    chosen = None
+    for path in inside:
+        findings = Findings(str(path), goal.name)
+        if path.is_dir():
+            continue
+        answer = _stray(path, findings) or lint_text(_text(path), str(path), call, goal)
+        if any(f.code == "L07" for f in answer.findings):
+            stray = stray or path
+        elif answer.picked and chosen is not None:
+            findings.add("L08", f"{chosen} serves the call too and comes first")
+            answer = replace(answer, picked=False, findings=(*answer.findings, *findings.found))
+        elif answer.picked:
+            chosen = path
+        answers.append(answer)
+    if stray is None:
+        return answers
+    result = []
+    for answer in answers:
+        findings = Findings(answer.file, goal.name)
+        if answer.file != str(stray):
+            findings.add("L07", f"the directory also holds {stray.name}, at which the runtime's scan stops")
+        result.append(replace(answer, picked=False, findings=(*answer.findings, *findings.found)))
+    return result
+
+
+def _stray(path: Path, findings: Findings) -> Answer | None:
+    """The answer for a file that is no MSCCL XML at all."""
+    start = path.read_bytes()[:65536].decode("utf-8", "replace")
+    if "<algo" in start:
+        return None
+    findings.add("L07", f"{path.name} is not an MSCCL XML; the runtime reads every file in its directory")
+    return Answer(str(path), False, tuple(findings.found))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file: byte {error.start} is no UTF-8") from error
+
+
+def fix(text: str, source: str, to: str) -> tuple[str, list[Finding]]:
+    """A copy of the file for `to` with the mechanical faults gone, and those that were repaired.
+
+    Missing attributes get the values that change nothing (minBytes 0, maxBytes 1 GiB, the other in-place flag), names
+    the runtime's spelling, and the text its lexical rules. Raises `InputError` for a file of which parts cannot be
+    read: guessing them would make another program.
+    """
+    goal = target(to)
+    program, notes = read_with_notes(text, source, to)
+    for note in notes:
+        if note.code in NOT_A_PROGRAM:
+            raise InputError(f"{note.source}:{note.line}: {note.message}; that takes a person to repair")
+    findings = Findings(source, to)
+    check_structure(program, findings, goal)
+    repaired = [f for f in (*notes, *findings.found) if f.code in _MENDED]
+    return write(_mended(program, goal), to), repaired
+
+
+def _mended(program: Program, goal: Target) -> Program:
+    in_place = bool(program.in_place)
+    high = program.max_bytes
+    if high is None or (high == 0 and goal.max_bytes_exclusive):
+        high = FIXED_MAX_BYTES + goal.max_bytes_exclusive
+    return replace(
+        program, name=(program.name or "program")[:63], in_place=in_place,
+        out_of_place=not in_place if program.out_of_place is None else program.out_of_place,
+        min_bytes=program.min_bytes or 0, max_bytes=high,
+    )
