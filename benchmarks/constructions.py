@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from latecomer.schedules.check import check
 from latecomer.schedules.chunks import EVERY_EARLY_RANK
+from latecomer.schedules.errors import NotApplicable
 from latecomer.schedules.transfers import Transfers
 from latecomer.synth.algorithms import circulant, rotation, tiling
 from latecomer.synth.algorithms.assembly import Prework, completed
@@ -57,7 +58,11 @@ def main() -> None:
         for k in sorted({1, 2, 32, n - 1, 2 * (n - 1)}):
             for name, build in constructions(n):
                 start = time.process_time()
-                completion = build(n, k)
+                try:
+                    completion = build(n, k)
+                except NotApplicable:
+                    print(f"{n:>5} {k:>5} {name:<32} not in the catalog")
+                    continue
                 built = time.process_time()
                 proven(n, completion)
                 done = time.process_time()
