@@ -1,8 +1,9 @@
 """Measuring collectives: algorithms × sizes × delays × seeds, every result checked, the late rank late by the clock.
 
-All ranks start at an agreed time; the late one sleeps its delay first. Times are of CLOCK_MONOTONIC, which all processes
-of a machine share: `time_us` is from the last arrival to the last rank's completion, `own_us` from a rank's own arrival
-to its completion (the largest of the ranks). Ranks on several machines need a clock that agrees to a fraction of that.
+All ranks start at an agreed time; the late one sleeps its delay first. Times are of CLOCK_MONOTONIC, which all
+processes of a machine share: `time_us` is from the last arrival to the last rank's completion, `own_us` from a rank's
+own arrival to its completion (the largest of the ranks). Ranks on several machines need a clock that agrees to a
+fraction of that.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from latecomer.runtime.transports.torch_p2p import TorchTransport
 from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.errors import InputError, NotApplicable
 from latecomer.schedules.topology import Topology
+from latecomer.synth.question import Question
 from latecomer.synth.registry import named
-from latecomer.synth.select import Question, build
+from latecomer.synth.select import build
 
 BACKEND = "backend"
 """As an algorithm's name: the backend's own all_reduce."""
@@ -149,7 +151,7 @@ def measure(
             arrived, done = _one(executor, buffer, case, rank)
             compare(buffer.cpu().numpy(), wanted, ranks, "float32")
             if run:
-                samples.append(_gather(arrived, done, ranks))
+                samples.append(gather_times(arrived, done, ranks))
         cut = executor.cut if executor is not None else None
         if executor is not None:
             executor.close()
@@ -161,12 +163,7 @@ def _one(executor: Executor | None, buffer: Any, case: Case, rank: int) -> tuple
     import torch
     import torch.distributed as dist
 
-    start = torch.tensor([time.monotonic() + START_S], dtype=torch.float64)
-    if buffer.is_cuda:
-        start = start.to(buffer.device)
-    dist.all_reduce(start, op=dist.ReduceOp.MAX)
-    begin = float(start.item()) + (case.delay_us / 1e6 if rank == case.late else 0.0)
-    time.sleep(max(0.0, begin - time.monotonic()))
+    start_together(case.delay_us if rank == case.late else 0.0, str(buffer.device))
     arrived = time.monotonic()
     if executor is None:
         dist.all_reduce(buffer)
@@ -177,7 +174,17 @@ def _one(executor: Executor | None, buffer: Any, case: Case, rank: int) -> tuple
     return arrived, time.monotonic()
 
 
-def _gather(arrived: float, done: float, ranks: int) -> NDArray[np.float64]:
+def start_together(late_us: float, device: str) -> None:
+    """Returns on all ranks at the same time, but `late_us` later on this one."""
+    import torch
+    import torch.distributed as dist
+
+    start = torch.tensor([time.monotonic() + START_S], dtype=torch.float64, device=device)
+    dist.all_reduce(start, op=dist.ReduceOp.MAX)
+    time.sleep(max(0.0, float(start.item()) + late_us / 1e6 - time.monotonic()))
+
+
+def gather_times(arrived: float, done: float, ranks: int) -> NDArray[np.float64]:
     """Shape (ranks, 2): arrival and completion of every rank, s."""
     import torch
     import torch.distributed as dist

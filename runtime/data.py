@@ -19,7 +19,7 @@ class WrongResult(LatecomerError):
 def contribution(elements: int, seed: int, rank: int) -> NDArray[np.float32]:
     """What `rank` adds: multiples of 1/128 in [-1, 1), so float32 and float64 sum them exactly in any order."""
     random = np.random.default_rng([seed, rank])
-    return random.integers(-128, 128, elements, dtype=np.int16).astype(np.float32) / 128
+    return random.integers(-128, 128, elements, dtype=np.int16).astype(np.float32) / np.float32(128)
 
 
 def reference(elements: int, seed: int, ranks: int) -> NDArray[np.float64]:
@@ -43,5 +43,6 @@ def compare(result: NDArray[Any], wanted: NDArray[np.float64], ranks: int, dtype
     if bad.any():
         first = int(np.argmax(bad))
         raise WrongResult(
-            f"element {first} is {float(result[first])}, should be {wanted[first]}; {int(bad.sum())} of {len(bad)} are wrong"
+            f"element {first} is {float(result[first])}, should be {wanted[first]}; "
+            f"{int(bad.sum())} of {len(bad)} are wrong"
         )

@@ -23,7 +23,8 @@ from latecomer.runtime.failures import CollectiveFailed, PeerLost, PlanMismatch,
 from latecomer.runtime.grouped import GroupedTransport, run_grouped
 from latecomer.runtime.monitor import LOOK_S, Monitor
 from latecomer.runtime.plan import Plan
-from latecomer.runtime.steps import Steps, compile_steps
+from latecomer.runtime.program_plan import ProgramPlan
+from latecomer.runtime.steps import Steps
 from latecomer.runtime.transports.base import Transport
 from latecomer.schedules.errors import InputError
 
@@ -53,7 +54,7 @@ class Executor:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Plan | ProgramPlan,
         transport: Transport,
         *,
         timeout_s: float | None = None,
@@ -104,7 +105,13 @@ class Executor:
         elements = len(source)
         self._signature = f"{elements} elements of {arrays.dtype(source)}, {op}"
         self._calls += 1
-        if elements:
+        if elements % self.plan.multiple:
+            self._run_padded(source, target, op)
+        elif elements:
+            if self.plan.separate_input and arrays.same_memory(source, target):
+                kept = arrays.empty(elements, source)
+                arrays.copy(source, kept)
+                source = kept
             self._run(source, target, op)
         self._ended = self._calls
         if op == "avg":
@@ -133,8 +140,21 @@ class Executor:
         if len(source) != len(target) or source.dtype != target.dtype:
             raise InputError("buffer and out must have the same number of elements and the same type")
 
+    def _run_padded(self, source: Any, target: Any, op: str) -> None:
+        """A program serves whole chunks only. What is added at the end is reduced too, and dropped."""
+        arrays, elements, multiple = self.transport.arrays, len(source), self.plan.multiple
+        padded = [arrays.empty(-(-elements // multiple) * multiple, source) for _ in range(2)]
+        for array in padded:
+            array[elements:] = 0
+        arrays.copy(source, padded[0][:elements])
+        self._run(padded[0], padded[1], op)
+        arrays.copy(padded[1][:elements], target)
+
     def _run(self, source: Any, target: Any, op: str) -> None:
         arrays, plan, transport = self.transport.arrays, self.plan, self.transport
+        if plan.multiple > 1 and not plan.separate_input and not arrays.same_memory(source, target):
+            arrays.copy(source, target)  # such a program uses one buffer
+            source = target
         steps = self._steps(None, len(source))
         known = [self._compiled.get((cut, len(source))) for cut in plan.cuts]
         most = max([steps.scratch, *(branch.scratch for branch in known if branch is not None)])
@@ -220,10 +240,9 @@ class Executor:
         """The trunk's steps (None), or those of the branch after `cut` rounds."""
         key = (cut, elements)
         if key not in self._compiled:
-            operations = self.plan.trunk if cut is None else self.plan.branch(cut)
             if len(self._compiled) >= _KEPT:
                 del self._compiled[next(iter(self._compiled))]
-            steps = compile_steps(operations, self.transport.rank, elements)
+            steps = self.plan.steps(self.transport.rank, cut, elements)
             if max((step.number for step in steps.steps), default=0) >= NUMBERS:
                 raise InputError("more messages between two ranks than tags can tell apart; use fewer chunks")
             self._compiled[key] = steps
@@ -253,7 +272,7 @@ class Executor:
         return time.monotonic() - self._progress if self._engine is not None else 0.0
 
 
-def _same_plan(plan: Plan, transport: Transport, timeout_s: float) -> None:
+def _same_plan(plan: Plan | ProgramPlan, transport: Transport, timeout_s: float) -> None:
     transport.board.write(f"plan/{transport.rank}", f"{plan.digest} {plan.name}")
     said = gather(transport.board, "plan", transport.ranks, timeout_s)
     missing = sorted(set(range(transport.ranks)) - set(said))

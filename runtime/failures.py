@@ -14,9 +14,13 @@ from latecomer.schedules.errors import LatecomerError
 
 
 class CollectiveFailed(LatecomerError):
-    """A collective could not end. The message has a line for each rank, and the root of the wait."""
+    """A collective could not end. The message has a line for each rank, and the root of the wait.
+
+    `speaker` is the rank that says it where all ranks could; None: each for itself.
+    """
 
     exit_code = 1
+    speaker: int | None = None
 
 
 class PlanMismatch(CollectiveFailed):

@@ -117,7 +117,8 @@ class Gloo:
     def join(self, rank: int, timeout_s: float = 300.0) -> Any:
         """Make this process rank `rank` of the world; returns the store."""
         os.environ["GLOO_SOCKET_IFNAME"] = self._interface
-        store = self._dist.FileStore(os.path.join(self._folder.name, "store"), self._ranks)
+        file_store: Any = self._dist.__dict__["FileStore"]  # torch's stubs do not list it
+        store = file_store(os.path.join(self._folder.name, "store"), self._ranks)
         self._dist.init_process_group(
             "gloo", store=store, rank=rank, world_size=self._ranks, timeout=timedelta(seconds=timeout_s)
         )

@@ -56,7 +56,9 @@ class Monitor:
         statuses = {rank: from_text(json.loads(text)) for rank, text in texts.items()}
         statuses.setdefault(self._rank, self._status())
         kind = PlanMismatch if "disagree" in reason else CollectiveFailed
-        return kind(diagnose(statuses, self._ranks, call, reason))
+        failure = kind(diagnose(statuses, self._ranks, call, reason))
+        failure.speaker = min(texts, default=self._rank)
+        return failure
 
     def _watch(self) -> None:
         while not self._closed.wait(LOOK_S):

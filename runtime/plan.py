@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 from latecomer.codegen.from_schedule import operations
 from latecomer.codegen.operations import OperationList
+from latecomer.runtime.steps import Steps, compile_steps
 from latecomer.schedules.check import check
 from latecomer.schedules.errors import InputError, LatecomerError
 from latecomer.schedules.schedule import Schedule
@@ -27,9 +27,16 @@ class Plan:
         All operations; for an adaptive schedule, those of the pre-work, of which a prefix will run.
     late:
         The rank that decides which branch follows, or None for a plan without branches.
+    late_rank:
+        The last rank to arrive, as planned; None where nobody is late.
+    multiple, separate_input:
+        As for a program (`latecomer.runtime.program_plan`); a schedule serves any number of elements, in place or not.
     keep_rounds:
         A rank's sends keep the order of rounds even where a later one could go first (one-port schedules).
     """
+
+    multiple = 1
+    separate_input = False
 
     def __init__(self, schedule: Schedule) -> None:
         """Raises `IncorrectSchedule`, and `InputError` for one whose roles are open until the ranks arrive."""
@@ -42,6 +49,8 @@ class Plan:
         self.digest = _digest(schedule)
         self.keep_rounds = schedule.ports == "exclusive"
         self.late: int | None = None
+        late_roles = schedule.late_roles
+        self.late_rank = schedule.binding[late_roles[-1]] if late_roles else None
         if len(schedule.branches) > 1:
             if len(schedule.late_roles) != 1:
                 raise InputError("the executor runs branches for one late rank only")
@@ -73,6 +82,10 @@ class Plan:
             self._branches[cut] = branch
         return self._branches[cut]
 
+    def steps(self, rank: int, cut: int | None, elements: int) -> Steps:
+        """What `rank` does for `elements` elements: the trunk's steps, or those of the branch after `cut` rounds."""
+        return compile_steps(self.trunk if cut is None else self.branch(cut), rank, elements)
+
     def prepare(self) -> None:
         """Make the operation lists of all branches now."""
         for cut in self.cuts:
@@ -88,12 +101,3 @@ def _digest(schedule: Schedule) -> str:
         for column in transfers.columns():
             said.update(len(column).to_bytes(8, "little") + column.tobytes())
     return said.hexdigest()[:16]
-
-
-def load_plan(path: str) -> Plan:
-    """The plan in the file at `path`. Raises `InputError`, and what checking it raises."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    return Plan(Schedule.from_json(text, path))

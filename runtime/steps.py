@@ -63,8 +63,11 @@ class Steps:
     untouched: tuple[tuple[int, int], ...]
 
 
-def compile_steps(operations: OperationList, rank: int, elements: int) -> Steps:
-    """The steps of `rank` for `elements` elements. O(chunks moved by the rank)."""
+def compile_steps(operations: OperationList, rank: int, elements: int, *, numbered: bool = False) -> Steps:
+    """The steps of `rank` for `elements` elements. O(chunks moved by the rank).
+
+    `numbered`: both ends of a message have one operation with its number, so that number counts, not the order.
+    """
     chunks = operations.chunks
     bounds = chunks.bounds(elements)
     capacity = [-(-weight * elements // chunks.total) for weight in operations.scratch[rank]]
@@ -74,7 +77,9 @@ def compile_steps(operations: OperationList, rank: int, elements: int) -> Steps:
     for op in operations.of(rank):
         parts = layout.parts(op)
         number = 0
-        if op.kind in ("send", "receive"):
+        if op.kind in ("send", "receive") and numbered:
+            number = op.message
+        elif op.kind in ("send", "receive"):
             number = sent.get((op.kind, op.peer), 0)
             sent[op.kind, op.peer] = number + 1
         steps.append(Step(op.kind, op.peer, number, op.round, parts, op.deps))

@@ -1,0 +1,63 @@
+"""Joining and leaving a job that torchrun started: one process a rank, gloo on CPU, NCCL where there are GPUs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from typing import Any, NamedTuple, NoReturn
+
+from latecomer.schedules.errors import InputError, LatecomerError
+
+
+class Place(NamedTuple):
+    """This process in the job; `device` is what its tensors live on."""
+
+    rank: int
+    ranks: int
+    device: str
+
+
+def join(backend: str | None, timeout_s: float, command: str) -> Place:
+    """Initialize the default process group from torchrun's environment. Raises `InputError` outside of a job."""
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        raise InputError(f"start this under torchrun: torchrun --nproc-per-node 8 -m {command}")
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError as error:
+        raise InputError("running needs torch: pip install 'latecomer[run]'") from error
+    cuda = torch.cuda.is_available() and backend != "gloo"
+    device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if cuda else "cpu"
+    options: dict[str, Any] = {}
+    if cuda:
+        torch.cuda.set_device(device)
+        options["device_id"] = torch.device(device)  # the communicator is made now, with all ranks
+    else:
+        torch.set_num_threads(1)
+    dist.init_process_group(
+        backend or ("nccl" if cuda else "gloo"), timeout=timedelta(seconds=max(timeout_s, 60.0)), **options
+    )
+    return Place(dist.get_rank(), dist.get_world_size(), device)
+
+
+def fail(error: LatecomerError, rank: int) -> NoReturn:
+    """Say what was wrong and end this process at once: after a failure the group's own shutdown could hang.
+
+    Of ranks that say the same, one speaks.
+    """
+    speaker = getattr(error, "speaker", None)
+    if speaker is None or speaker == rank:
+        print(f"error: rank {rank}: {error}", file=sys.stderr, flush=True)
+    else:
+        first = str(error).split("\n")[0]
+        print(f"error: rank {rank}: {first} (rank {speaker} says where each rank stands)", file=sys.stderr, flush=True)
+    os._exit(error.exit_code)
+
+
+def leave() -> None:
+    """Everybody is done: shut the group down."""
+    import torch.distributed as dist
+
+    dist.barrier()
+    dist.destroy_process_group()

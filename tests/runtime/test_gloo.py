@@ -1,0 +1,147 @@
+"""The executor on gloo: forked processes, every algorithm, size, type and operation, element by element."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="running needs the `run` extra: pip install -e .[run]")
+
+import numpy as np  # noqa: E402
+
+from latecomer.runtime.executor import Executor  # noqa: E402
+from latecomer.runtime.forked import Gloo, run_forked  # noqa: E402
+from latecomer.runtime.plan import Plan  # noqa: E402
+from latecomer.runtime.program_plan import ProgramPlan  # noqa: E402
+from latecomer.runtime.transports.torch_p2p import TorchTransport  # noqa: E402
+from tests.runtime.cases import contributions, expected, numpy_dtype, schedules  # noqa: E402
+
+TYPES = ("float32", "float64", "bfloat16", "int64")
+LARGE = 2**20 + 3
+
+
+def tensor(array: Any, dtype: str) -> Any:
+    return torch.from_numpy(array.astype(np.float64)).to(getattr(torch, dtype))
+
+
+@functools.lru_cache(maxsize=64)
+def known(ranks: int, elements: int, dtype: str, op: str) -> Any:
+    """(contributions, result), made before the fork where that pays."""
+    data = contributions(ranks, elements, numpy_dtype(dtype), elements)
+    return data, expected(data, op)
+
+
+def wrong(executor: Executor, ranks: int, rank: int, elements: int, dtype: str, op: str = "sum") -> list[str]:
+    """One call; what is wrong with its result."""
+    data, result_wanted = known(ranks, elements, dtype, op)
+    mine = tensor(data[rank], dtype)
+    out = torch.empty_like(mine) if elements % 2 else None
+    result = executor.all_reduce(mine, op=op, out=out)
+    good = np.array_equal(result.to(torch.float64).numpy(), result_wanted)
+    return [] if good else [f"{executor.plan.name}: {elements} {dtype}, {op}"]
+
+
+def everything(plans: list[Any], ranks: int, rank: int, large: bool) -> list[str]:
+    found = []
+    for plan in plans:
+        executor = Executor(plan, TorchTransport(), timeout_s=30.0)
+        for elements in (1, 7, 1000):
+            for dtype in TYPES:
+                found += wrong(executor, ranks, rank, elements, dtype)
+        if large:
+            found += wrong(executor, ranks, rank, LARGE, "float32")
+        executor.close()
+    return found
+
+
+def on_gloo(ranks: int, work: Any, timeout_s: float = 120.0) -> list[Any]:
+    """The values of `work(rank)` on every rank of a gloo group."""
+    gloo = Gloo(ranks)
+
+    def joined(rank: int) -> Any:
+        gloo.join(rank)
+        return work(rank)
+
+    try:
+        outcomes = run_forked(ranks, joined, timeout_s=timeout_s)
+    finally:
+        gloo.close()
+    assert [outcome.error for outcome in outcomes if outcome.error] == []
+    return [outcome.value for outcome in outcomes]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 7, 8])
+def test_every_algorithm(ranks: int) -> None:
+    plans = [Plan(schedule) for _, schedule in schedules(ranks, late=ranks // 2)]
+    known(ranks, LARGE, "float32", "sum")
+    found = on_gloo(ranks, lambda rank: everything(plans, ranks, rank, large=ranks in (3, 8)))
+    assert found == [[]] * ranks
+
+
+def test_operations_and_groups_of_messages() -> None:
+    plans = [Plan(schedule) for name, schedule in schedules(4, late=1) if name in ("ring", "all_pairs", "tiling")]
+
+    def work(rank: int) -> list[str]:
+        found = []
+        for plan in plans:
+            for grouped in (False, True):  # as NCCL wants it: a round is one group
+                transport = TorchTransport()
+                transport.grouped = grouped
+                executor = Executor(plan, transport, timeout_s=30.0)
+                for op in ("avg", "min", "max", "prod"):
+                    found += wrong(executor, 4, rank, 101, "float64", op)
+                found += wrong(executor, 4, rank, 1000, "float32")
+                found += wrong(executor, 4, rank, 3, "int32")
+                executor.close()
+        return found
+
+    assert on_gloo(4, work) == [[]] * 4
+
+
+def test_a_part_of_the_world() -> None:
+    plan = dict(schedules(3, late=2))["circulant"]
+
+    def work(rank: int) -> list[str]:
+        import torch.distributed as dist
+
+        members = [0, 2, 3]
+        group = dist.new_group(members)
+        if rank not in members:
+            return []
+        executor = Executor(Plan(plan), TorchTransport(group), timeout_s=30.0)
+        return wrong(executor, 3, members.index(rank), 500, "float32")
+
+    assert on_gloo(4, work) == [[]] * 4
+
+
+def test_files_of_programs(shared_data: Any) -> None:
+    from latecomer.codegen import msccl_xml
+
+    programs = []
+    for path in sorted(Path(shared_data("msccl-xml")).glob("*.xml")):
+        program = msccl_xml.read(path.read_text(), str(path))
+        if program.ranks == 8 and program.collective in ("allreduce", "allgather"):
+            programs.append((program.collective, ProgramPlan(program)))
+    assert programs
+
+    def work(rank: int) -> list[str]:
+        found = []
+        for collective, plan in programs:
+            executor = Executor(plan, TorchTransport(), timeout_s=30.0)
+            if collective == "allreduce":
+                found += wrong(executor, 8, rank, 1000, "float32")  # not a multiple: padded
+                found += wrong(executor, 8, rank, 3 * plan.multiple, "int64")
+            else:
+                share = plan.multiple // 8 * 3
+                buffer = torch.zeros(8 * share)
+                buffer[rank * share : (rank + 1) * share] = rank + 1
+                executor.all_reduce(buffer)
+                if not torch.equal(buffer, torch.arange(1.0, 9.0).repeat_interleave(share)):
+                    found.append(plan.name)
+            executor.close()
+        return found
+
+    assert on_gloo(8, work) == [[]] * 8
