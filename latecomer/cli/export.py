@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import click
@@ -23,24 +24,34 @@ _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2}
 
 @click.command("export")
 @click.argument("file")
-@click.option("--to", required=True, metavar="TARGET", help="msccl-executor, msccl, rccl or portable.")
+@click.option("--to", required=True, metavar="TARGET", help="msccl-executor, msccl, rccl, portable, or nccl.")
 @click.option("--in-place", "placement", flag_value="in", default=True, help="Serve in-place calls. [default]")
 @click.option("--out-of-place", "placement", flag_value="out", help="Serve out-of-place calls instead.")
 @click.option("--min-bytes", metavar="SIZE", callback=reads(parse_size), help="Smallest message it serves. [0]")
 @click.option("--max-bytes", metavar="SIZE", callback=reads(parse_size), help="Largest message it serves. [1GiB]")
-@click.option("-o", "--output", metavar="OUT", help="Write to OUT instead of standard output.")
+@click.option("-o", "--output", metavar="OUT", help="Write to OUT instead of standard output; nccl: a directory.")
 def command(
     file: str, to: str, placement: str, min_bytes: int | None, max_bytes: int | None, output: str | None
 ) -> None:
-    """Compile the schedule in FILE into an MSCCL XML for TARGET.
+    """Compile the schedule in FILE into an MSCCL XML for TARGET, or (nccl) into a CUDA/NCCL project.
 
-    The schedule is proven before, and the file is read back and proven again, on all ranks, after.
+    The schedule is proven before, and an XML is read back and proven again, on all ranks, after.
 
     \b
       latecomer export plan.json --to msccl-executor -o plan.xml
+      latecomer export plan.json --to nccl -o project
     """
     from latecomer.codegen.targets import target
 
+    if to == "nccl":
+        if min_bytes is not None or max_bytes is not None or placement != "in":
+            raise click.UsageError(
+                "a CUDA/NCCL project serves every size and placement: drop the options that limit it"
+            )
+        if output is None:
+            raise click.UsageError("a CUDA/NCCL project is a directory: name it with -o DIR")
+        _export_project(load_schedule(file, "export"), output)
+        return
     goal = target(to)
     schedule = load_schedule(file, "export")
     with working("compiling and proving"):
@@ -57,6 +68,27 @@ def command(
             ("program", _shape(program)),
             ("serves", _serves(program)),
             ("next", f"latecomer check {output} --target {goal.name}"),
+        ]
+    )
+
+
+def _export_project(schedule: Schedule, directory: str) -> None:
+    """Prove the schedule and write its CUDA/NCCL project, with the baselines that serve its number of ranks."""
+    from latecomer.codegen.nccl_program import summary, write_project
+    from latecomer.schedules.check import check
+    from latecomer.schedules.errors import NotApplicable
+    from latecomer.synth.algorithms import ring, stragglar
+
+    check(schedule)
+    baselines = {"ring": ring.schedule(schedule.ranks, None)}
+    with contextlib.suppress(NotApplicable):
+        baselines["stragglar"] = stragglar.schedule(schedule.ranks, None)
+    files = write_project(schedule, directory, baselines=baselines)
+    echo_facts(
+        [
+            ("wrote", f"{len(files)} files to {directory}: {summary(schedule)}"),
+            ("beside it", f"{' and '.join(baselines)} for the benchmark"),
+            ("next", f"{directory}/README.md says how to build and run it"),
         ]
     )
 
