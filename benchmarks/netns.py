@@ -157,7 +157,8 @@ def main() -> None:
     for delay in args.delay.split(","):
         for name in args.algorithm.split(","):
             algorithm, _, chunks = name.partition(":")
-            cases.append(Case(algorithm, parse_size(args.size), late, parse_time(delay), 0, int(chunks) if chunks else None))
+            count = int(chunks) if chunks else None
+            cases.append(Case(algorithm, parse_size(args.size), late, parse_time(delay), 0, count))
     ready = prepare(cases, topology, parse_time(args.round_latency),
                     lambda case, why: print(f"{case.algorithm}: left out: {why}", file=sys.stderr))  # fmt: skip
     with Network(args.ranks, gbs * 8e3) as network:

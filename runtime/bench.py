@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latecomer.runtime.calibrate import Features, features
 from latecomer.runtime.data import compare, contribution, reference
 from latecomer.runtime.executor import Executor
 from latecomer.runtime.plan import Plan
@@ -48,7 +49,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured, times in µs. `busbw_gbs` is nccl-tests': 2(n-1)/n · size / time."""
+    """What was measured, times in µs. `busbw_gbs` is nccl-tests': 2(n-1)/n · size / time.
+
+    `rounds`, `messages`, `volume`: see `latecomer.runtime.calibrate`; None where pre-work was not hidden.
+    """
 
     algorithm: str
     ranks: int
@@ -65,6 +69,9 @@ class Row:
     busbw_gbs: float
     model_us: float | None
     cut: int | None
+    rounds: int | None
+    messages: int | None
+    volume: float | None
     times_us: list[float] = field(default_factory=list, repr=False)
 
 
@@ -76,13 +83,17 @@ class Prepared:
         self.case, self.ranks = case, topology.ranks
         self.plan: Plan | None = None
         self.model_us: float | None = None
+        self.features: Features | None = None
         if case.algorithm == BACKEND:
             return
         arrivals = ArrivalProfile.late(topology.ranks, case.late, case.delay_us)
         question = Question(topology, arrivals, case.size_bytes, round_latency_us)
         schedule = build(named(case.algorithm), question, case.chunks)
         self.plan = Plan(schedule)
-        self.model_us = question.simulate(schedule).time_us
+        simulation = question.simulate(schedule)
+        self.model_us = simulation.time_us
+        if simulation.prework_us <= case.delay_us:
+            self.features = features(simulation.schedule)
 
     @property
     def elements(self) -> int:
@@ -217,5 +228,8 @@ def _row(prepared: Prepared, samples: list[NDArray[np.float64]], cut: int | None
         busbw_gbs=2 * (n - 1) / n * case.size_bytes / middle / 1e3,
         model_us=prepared.model_us,
         cut=cut,
+        rounds=prepared.features.rounds if prepared.features else None,
+        messages=prepared.features.messages if prepared.features else None,
+        volume=prepared.features.volume if prepared.features else None,
         times_us=times,
     )

@@ -13,7 +13,8 @@ from latecomer.schedules.errors import InputError
 
 COLUMNS = (
     "algorithm", "ranks", "size_bytes", "late", "delay_us", "seed", "chunks", "runs", "time_us", "time_min_us",
-    "time_max_us", "own_us", "busbw_gbs", "model_us", "cut",
+    "time_max_us", "own_us", "busbw_gbs", "model_us", "cut", "rounds",
+    "messages", "volume",
 )  # fmt: skip
 """Of a CSV, in order; JSON has `times_us`, the single runs, too. Times in µs, rates in GB/s."""
 FORMAT = "latecomer.bench/1"

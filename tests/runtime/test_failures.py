@@ -147,7 +147,7 @@ def local(timeout_s: float, start_timeout_s: float = 5.0) -> tuple[LocalWorld, l
 
 
 def test_threads_fail_the_same_way() -> None:
-    world, executors = local(timeout_s=1.0)
+    _, executors = local(timeout_s=1.0)
 
     def call(rank: int) -> str:
         if rank == 0:
