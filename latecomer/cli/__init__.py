@@ -26,6 +26,8 @@ COMMANDS: Final = {
     "simulate": "When a schedule's messages start and end, and when every rank is done.",
     "bounds": "Lower bounds: what no schedule can beat.",
     "show": "A schedule or a program as a table.",
+    "bench": "Measure collectives under torchrun, every result checked.",
+    "calibrate": "Latencies and rate from measurements.",
 }
 """Name → what `latecomer --help` says about it, in the order of a first use."""
 
