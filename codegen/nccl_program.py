@@ -1,7 +1,7 @@
 """`Schedule` → a CUDA/NCCL project: source, table of steps, benchmark, build files, all of them text.
 
 The source is the same for every plan; what differs is the table. NCCL's point-to-point calls and one stream are all
-it needs (NCCL 2.10 or newer; user guide, "Point-to-point communication").
+it needs (NCCL 2.13 or newer; user guide, "Point-to-point communication").
 """
 
 from __future__ import annotations

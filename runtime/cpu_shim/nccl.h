@@ -7,7 +7,7 @@
 // * Both ends of different size, or no progress anywhere for LC_SHIM_TIMEOUT_S seconds (10) while a rank waits: a
 //   report on standard error of who waits for whom, and every stream of the communicator fails.
 // * LC_SHIM_LOG=FILE appends a line per message: source, destination, bytes, number of the group at the source and at
-//   the destination, place at the source and at the destination (see lc_shim::place).
+//   the destination, place at the source and at the destination (see lc_shim::place), microseconds of the clock.
 //
 // Ranks share a file in /dev/shm (or TMPDIR) that is removed as soon as all have opened it.
 // Names are NCCL's (NCCL User Guide, API); no NCCL header is needed or used.
@@ -201,9 +201,9 @@ inline void log_message(const Channel &c, int src, int dst, const char *address)
   }();
   if (file < 0) return;
   char line[200];
-  const int length = snprintf(line, sizeof line, "%d %d %llu %d %d %s %s\n", src, dst,
+  const int length = snprintf(line, sizeof line, "%d %d %llu %d %d %s %s %lld\n", src, dst,
                               static_cast<unsigned long long>(c.recv_bytes), c.send_group, c.recv_group, c.send_place,
-                              place(address).c_str());
+                              place(address).c_str(), static_cast<long long>(now_ns() / 1000));
   if (write(file, line, static_cast<size_t>(length)) != length) abort();
 }
 

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +64,7 @@ def program(
     place: Path, objects: Path, schedule: Schedule, baselines: dict[str, Schedule] | None = None, *flags: str
 ) -> Path:
     write_project(schedule, place, baselines=baselines)
-    return build(place, what="benchmark", output=place / "bench", flags=flags, cache=objects)
+    return build(place, what="benchmark", flags=flags or ("-Werror",), cache=objects)
 
 
 def run(bench: Path, ranks: int, *arguments: str, **environment: str) -> Result:
@@ -121,6 +122,24 @@ def test_log_equals_schedule(algorithm: str, ranks: int, chunks: int | None, tmp
     done = run(bench, ranks, *size, *ONE_CALL, "--only", "plan", LC_SHIM_LOG=str(log))
     assert done.returncode == 0, done.stderr
     assert logged(log, schedule, elements) == wanted(schedule, elements)
+
+
+@pytest.mark.parametrize("algorithm", ["circulant", "tiling", "stragglar", "direct", "all_pairs"])
+def test_early_ranks_reduce_before_the_late_rank_enters(algorithm: str, tmp_path: Path, objects: Path) -> None:
+    """The late rank comes 400 ms after the others; whatever does not concern it was done long before."""
+    ranks, late, delay_us = 4, 2, 400_000
+    schedule = plan(algorithm, ranks, late)
+    log = tmp_path / "log"
+    size = ("--min-bytes", "40000", "--max-bytes", "40000", "--delay-us", str(delay_us), "--only", "plan")
+    done = run(program(tmp_path, objects, schedule), ranks, *size, *ONE_CALL, LC_SHIM_LOG=str(log))
+    assert (done.stderr, done.returncode) == ("", 0)
+    rows = [[int(field) for field in line.split() if "+" not in field] for line in log.read_text().splitlines()]
+    rows = [row for row in rows if row[3] > 1]  # without the groups that connect the ranks
+    entered = min(row[5] for row in rows if late in row[:2])
+    before = [row for row in rows if row[5] < entered - delay_us / 2]
+    messages = {(r, s, d) for r, s, d in zip(*(c.tolist() for c in schedule.prework.columns()[:3]), strict=True)}
+    assert len(before) >= len(messages) > 0
+    assert not any(late in row[:2] for row in before)
 
 
 Message = tuple[int, int, int, int]
@@ -260,6 +279,20 @@ def test_processes_meet_by_the_variables_of_torchrun(tmp_path: Path, objects: Pa
     ]
     # Time counts from the late rank's arrival: its 20 ms are not in it.
     assert all(0 < row["min_us"] <= row["median_us"] <= row["max_us"] < 20000 for row in read["results"][:2])
+
+
+def test_gpu_check_script(tmp_path: Path, objects: Path) -> None:
+    """The script that waits for a machine with GPUs, tried on the stand-in."""
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu_check.sh"
+    arguments = ["--cpu", "--quick", "--ranks", "3", "--late", "0", "--algorithms", "circulant", "--out", str(tmp_path)]
+    variables = os.environ | {"PYTHON": sys.executable, "OBJECTS": str(objects)}
+    done = subprocess.run([script, *arguments], capture_output=True, text=True, env=variables, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "gpu_check.json").read_text())
+    assert (report["passed"], report["ranks"], report["times_mean_something"]) == (True, 3, False)
+    assert report["plans"]["circulant"]["wrong_elements"] == 0
+    without = subprocess.run([script, "--what"], capture_output=True, text=True, check=False, timeout=20)
+    assert (without.returncode, "--algorithms" in without.stderr) == (2, True)
 
 
 def test_usage(tmp_path: Path, objects: Path) -> None:

@@ -19,12 +19,14 @@ typedef struct latecomer_comm *latecomer_comm_t;
 
 // Connects this rank with its peers and allocates scratch for messages of up to max_bytes, once and for all.
 // late_rank: the rank that will be late, or -1 as planned; it must be the same on all ranks. Being wrong about it
-// costs time, not correctness. The current device is the communicator's. The NCCL communicator stays the caller's.
+// costs time, not correctness. The current device is the communicator's. The NCCL communicator is a blocking one and
+// stays the caller's.
 ncclResult_t latecomer_init(latecomer_comm_t *comm, ncclComm_t nccl, size_t max_bytes, int late_rank);
 
 // recv[i] = op of all ranks' send[i] for i < count, queued on `stream`: no host synchronisation, no allocation, fit
 // for capture in a CUDA graph. send == recv is allowed. Types: float, double, half, bfloat16, int32, int64; ops: sum,
-// prod, min, max, and avg for floating types. Calls on one comm must not overlap: one stream, or ordered by events.
+// prod, min, max, and avg (the sum, then one kernel that divides) for floating types. Calls on one comm must not
+// overlap: one stream, or ordered by events.
 ncclResult_t latecomer_allreduce(const void *send, void *recv, size_t count, ncclDataType_t dtype, ncclRedOp_t op,
                                  latecomer_comm_t comm, cudaStream_t stream);
 
