@@ -71,7 +71,7 @@ def place_in_blocks(
     if len(blocks) > target.threadblocks:
         raise LimitExceeded(
             f"rank {rank} needs {len(blocks)} threadblocks for its connections; {target.name} has "
-            f"{target.threadblocks}. Choose an algorithm with fewer peers (circulant, ring), or fewer chunks",
+            f"{target.threadblocks}. Choose an algorithm with fewer peers (circulant, ring)",
             limit="threadblocks")
     return sorted(blocks, key=lambda block: block.drafts[0])
 

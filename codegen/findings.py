@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -191,12 +192,16 @@ def severity(code: str, target: str | None) -> Severity | None:
     return "error" if target in breaks else None
 
 
+MOST_OF_A_KIND = 1000
+
+
 class Findings:
-    """Collects findings while a program is looked at, for one target or none."""
+    """Collects findings while a program is looked at, for one target or none; a thousand of each code at most."""
 
     def __init__(self, source: str, target: str | None = None) -> None:
         self.source, self.target = source, target
         self.found: list[Finding] = []
+        self._counts: Counter[str] = Counter()
 
     def add(
         self, code: str, message: str, line: int = 0, gpu: int | None = None, tb: int | None = None,
@@ -204,7 +209,8 @@ class Findings:
     ) -> None:
         """One more, unless it does not concern the target."""
         how_bad = severity(code, self.target)
-        if how_bad is not None:
+        self._counts[code] += 1
+        if how_bad is not None and self._counts[code] <= MOST_OF_A_KIND:
             outcome = outcome or RULES[code].outcome
             self.found.append(Finding(code, how_bad, message, outcome, self.source, line, gpu, tb, step))
 

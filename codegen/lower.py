@@ -15,6 +15,7 @@ from latecomer.codegen.from_schedule import raw_operations
 from latecomer.codegen.operations import Buffer
 from latecomer.codegen.scratch import Use, assign_cells, moved
 from latecomer.codegen.targets import FUSED, MAX_CNT, MAX_FUSED_REDUCES, MAX_NAME, NODE_BUDGET, Target, target
+from latecomer.schedules.chunks import Chunks
 from latecomer.schedules.errors import InputError, LimitExceeded
 from latecomer.schedules.program import BufferName, Gpu, Program, Protocol, Step, Threadblock
 from latecomer.schedules.schedule import Schedule
@@ -47,6 +48,31 @@ def lower(schedule: Schedule, to: str | Target = "msccl-executor", options: Opti
     goal = target(to) if isinstance(to, str) else to
     options = options or Options()
     _possible(schedule, goal, options)
+    try:
+        return _lower(schedule, goal, options)
+    except LimitExceeded as error:
+        raise LimitExceeded(f"{error}. {_largest(schedule, goal, options)}", error.limit) from None
+
+
+def _largest(schedule: Schedule, goal: Target, options: Options) -> str:
+    """How many of the schedule's chunks fit: found by halving, each chunk being a schedule of its own."""
+    fits, too_many = 0, len(schedule.chunks)
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        weights = (*schedule.chunks.weights[:middle], *(0,) * (len(schedule.chunks) - middle))
+        chunks = schedule.chunks.model_copy(update={"weights": weights})
+        part = schedule.model_copy(update={"chunks": Chunks.model_validate(dict(chunks))})
+        try:
+            _lower(part, goal, options)
+            fits = middle
+        except (LimitExceeded, ValueError):
+            too_many = middle
+    if fits:
+        return f"The largest number of chunks that fits {goal.name} is {fits} of these {len(schedule.chunks)}"
+    return f"Not even one chunk fits {goal.name}: {schedule.ranks} ranks are too many for this algorithm"
+
+
+def _lower(schedule: Schedule, goal: Target, options: Options) -> Program:
     raw = raw_operations(schedule, in_place=not options.out_of_place)
     units = Units(schedule.chunks.weights)
     ranks: list[list[Draft]] = []
@@ -152,12 +178,12 @@ def _threadblocks(drafts: Sequence[Draft], blocks: Sequence[Block], goal: Target
             s += max(1, len(deps[index[position]]))
             number[index[position]] = s - 1
         if s > goal.steps:
-            raise LimitExceeded(f"gpu {rank}: a threadblock needs {s} steps; {goal.name} has {goal.steps}. "
-                                "Use fewer chunks", limit="steps")
+            raise LimitExceeded(f"gpu {rank}: a threadblock needs {s} steps; {goal.name} has {goal.steps}",
+                                limit="steps")
     awaited = {d for of_step in deps for d in of_step}
     if awaited and max(home[d] for d in awaited) > goal.depid:
         raise LimitExceeded(f"gpu {rank}: a step waits for threadblock {max(home[d] for d in awaited)}; {goal.name} "
-                            f"can wait for threadblocks 0 … {goal.depid}. Use fewer chunks", limit="depid")
+                            f"can wait for threadblocks 0 … {goal.depid}", limit="depid")
     result = []
     for b, block in enumerate(blocks):
         steps: list[Step] = []
@@ -198,4 +224,4 @@ def _check_budget(gpu: Gpu, ranks: int, goal: Target) -> None:
     nodes = 1 + ranks + sum(1 + len(block.steps) for block in gpu.threadblocks)
     if nodes > NODE_BUDGET:
         raise LimitExceeded(f"gpu {gpu.id}: the file has {nodes} elements for this rank; parsers of {goal.name} take "
-                            f"{NODE_BUDGET}. Use fewer chunks", limit="nodes")
+                            f"{NODE_BUDGET}", limit="nodes")

@@ -30,6 +30,8 @@ _STEP_TYPES = frozenset(get_args(StepType))
 _BUFFERS = frozenset(get_args(BufferName))
 _STEP_KEYS = ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep")
 _INT = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
+DEEPEST = 100
+"""Levels of unknown elements that are skipped; the format itself has four."""
 LARGEST_INT = 2**31 - 1
 
 NOT_A_PROGRAM = frozenset({"A02", "A03", "A04", "G04", "T01", "S01", "S02", "S04", "X12", "X14"})
@@ -104,6 +106,9 @@ class _Reader:
         depth = 1
         for tag in self._tags:
             depth += -1 if tag.closing else 0 if tag.empty else 1
+            if depth > DEEPEST:
+                raise InputError(f"{self.source}:{tag.line}: elements nested more than {DEEPEST} deep; "
+                                 "this is not an MSCCL program")
             if depth == 0:
                 return
         raise InputError(f"{self.source}:{opened.line}: <{opened.name}> does not end; is the file cut off?")

@@ -32,7 +32,7 @@ class Tag(NamedTuple):
 
 
 _COMMENT_END = "-->"
-_TAG = re.compile(r"<(/?)([A-Za-z_][\w.-]*)((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>")
+_TAG = re.compile(r"<(/?)([A-Za-z_][\w.-]*)((?:[^<>\"']++|\"[^\"]*\"|'[^']*')*+)>")
 _ATTRIBUTE = re.compile(r"([A-Za-z_][\w.:-]*)(\s*)=(\s*)(\"[^\"]*\"|'[^']*')")
 
 
