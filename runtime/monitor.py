@@ -36,11 +36,13 @@ class Monitor:
         self._answered = False
         self.alarm: tuple[int, str] | None = None
         """(collective, reason) once some rank has raised it."""
-        threading.Thread(target=self._watch, daemon=True, name=f"latecomer monitor {rank}").start()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name=f"latecomer monitor {rank}")
+        self._thread.start()
 
     def close(self) -> None:
-        """End the thread at its next look."""
+        """End the thread, and wait for it: one that is in a store's call when Python ends would abort the process."""
         self._closed.set()
+        self._thread.join(timeout=2 * LOOK_S)
 
     def raise_alarm(self, call: int, reason: str) -> None:
         """Tell every rank that collective `call` cannot end. The first alarm counts."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -51,6 +52,7 @@ class TorchTransport:
         if self.grouped:  # all ranks must take part in a communicator's making; a late rank could not be late else
             dist.all_reduce(torch.zeros(1, device="cuda"), group=self.group)
         self._ended: queue.SimpleQueue[int | PeerLost] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
         self._waiters: dict[int, queue.SimpleQueue[tuple[int, int, Any] | None]] = {}
 
     def _prefix(self) -> str:
@@ -81,7 +83,8 @@ class TorchTransport:
             raise PeerLost(peer, _short(error)) from error
         if waiter not in self._waiters:
             self._waiters[waiter] = queue.SimpleQueue()
-            threading.Thread(target=self._wait_for, args=(self._waiters[waiter],), daemon=True).start()
+            self._threads.append(threading.Thread(target=self._wait_for, args=(self._waiters[waiter],), daemon=True))
+            self._threads[-1].start()
         self._waiters[waiter].put((key, peer, work))
 
     def _wait_for(self, posted: queue.SimpleQueue[tuple[int, int, Any] | None]) -> None:
@@ -109,7 +112,11 @@ class TorchTransport:
         """End the threads that wait for nothing; those in a wait end with the process."""
         for posted in self._waiters.values():
             posted.put(None)
+        deadline = time.monotonic() + 1.0
+        for thread in self._threads:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
         self._waiters.clear()
+        self._threads.clear()
 
 
 def _own_connection() -> Any:

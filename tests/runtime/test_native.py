@@ -129,7 +129,7 @@ def test_a_wrong_late_rank_and_a_wrong_id_are_refused(library: Library) -> None:
 
 
 def test_a_rank_that_does_not_come_is_an_error_not_a_hang(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LC_SHIM_TIMEOUT_S", "1")
+    monkeypatch.setenv("LC_SHIM_TIMEOUT_S", "4")
 
     def work(rank: int, comm: Communicator) -> None:
         if rank != 1:
