@@ -39,8 +39,8 @@ def operations(schedule: Schedule, *, in_place: bool = False) -> OperationList:
 def raw_operations(schedule: Schedule, *, in_place: bool) -> OperationList:
     """As `operations`, but every value has scratch cells of its own and no `deps`: passes start here."""
     if schedule.branches:
-        raise InputError("this schedule decides at the last arrival what follows; "
-                         "pick one course first: schedule.resolve(number of pre-work rounds)")
+        raise InputError("this schedule decides at the last arrival what follows, which only the executor can do; "
+                         "for a file, synthesize with --algorithm all_pairs (in Python: schedule.resolve(rounds))")
     stages = [0] * schedule.ranks
     for role, rank in enumerate(schedule.binding):
         stages[rank] = schedule.stages[role]

@@ -21,8 +21,8 @@ class Bounds:
     """Lower bounds on the time after the last arrival, µs.
 
     `bound_us` counts bytes at ports, `bound_latency_us` messages one after another; neither contains the other.
-    `tight` tells whether `bound_us` assumes what the topology really is (equal port rates); if not it is
-    valid (it uses the fastest port) but may be weak.
+    `tight` tells whether `bound_us` assumes what the topology really is: equal ports that reach each other at full
+    rate (a switch or a full mesh). If not it is valid (it counts the fastest port) but may be weak.
     """
 
     ranks: int
@@ -36,11 +36,12 @@ def bounds(topology: Topology, arrivals: ArrivalProfile, size_bytes: int, *, rou
     """Lower bounds for AllReduce of `size_bytes` on `topology` under one vector of `arrivals`. O(ranks²)."""
     if topology.ranks != arrivals.ranks:
         raise InputError(f"the topology has {topology.ranks} ranks, the arrivals {arrivals.ranks}")
-    rates = {rate for rank in range(topology.ranks) for rate in (topology.out_gbs(rank), topology.in_gbs(rank))}
-    whole_us = Fraction(size_bytes) / (Fraction(max(rates)) * 1000)
+    fastest = max(max(topology.out_gbs(rank), topology.in_gbs(rank)) for rank in range(topology.ranks))
+    whole_us = Fraction(size_bytes) / (Fraction(fastest) * 1000)
     units = bandwidth_bound(sorted(Fraction(a) / whole_us for a in arrivals.single))
+    tight = topology.any_to_any or topology.full_mesh
     return Bounds(
-        topology.ranks, size_bytes, float(units * whole_us), _latency_bound(topology, round_latency_us), len(rates) == 1
+        topology.ranks, size_bytes, float(units * whole_us), _latency_bound(topology, round_latency_us), tight
     )
 
 

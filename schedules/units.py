@@ -44,7 +44,7 @@ def parse_size(text: str) -> int:
     """
     number, unit = _split(text, "size", "1GiB, 64MB or 4096")
     if unit.lower() not in _SIZE:
-        raise InputError(f"size {text!r} has the unknown unit {unit!r}; use B, kB, MB, GB, KiB, MiB or GiB")
+        raise InputError(f"size {text!r} has the unknown unit {unit!r}; use B, kB, MB, GB, KiB, MiB, GiB or TiB")
     size = number * _SIZE[unit.lower()]
     if size < 1 or size.denominator != 1:
         raise InputError(f"size {text!r} must be a whole number of bytes, at least 1")

@@ -52,7 +52,14 @@ def plan_set(
             plans[-1] = Plan(plans[-1].min_bytes, size - 1, plans[-1].schedule)
         check(found)
         plans.append(Plan(size, max_bytes, certify(found, here)))
-    return tuple(plans)
+    return tuple(Plan(plan.min_bytes, plan.max_bytes, _for_range(plan)) for plan in plans)
+
+
+def _for_range(plan: Plan) -> Schedule:
+    """The plan's schedule, which says what sizes it is for; an export takes them as its range."""
+    old = plan.schedule.provenance
+    parameters = {**old.parameters, "min_bytes": plan.min_bytes, "max_bytes": plan.max_bytes}
+    return plan.schedule.model_copy(update={"provenance": old.model_copy(update={"parameters": parameters})})
 
 
 def _sizes(low: int, high: int) -> list[int]:

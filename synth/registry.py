@@ -50,7 +50,7 @@ class Algorithm:
     """`build` makes the schedule in roles, or raises `NotApplicable`; `late`: it makes use of a late rank.
 
     `automatic`: `--algorithm auto` considers it. `listed`: `compare` shows it (a search is not run unasked).
-    `static`: it can be written to a file that a runtime loads.
+    `static`: it can be written to a file that a runtime loads. `slow`: for that many ranks it is not run unasked.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Algorithm:
     build: Callable[[Request], Schedule]
     automatic: bool = True
     listed: bool = True
+    slow: Callable[[int], bool] = lambda ranks: False
     static: bool = True
 
 
@@ -86,7 +87,9 @@ def _one_port(
         owners = log2_ceil(ranks) if few_owners else ranks - 1
         share = one_port.early_share(ranks, request.delay, owners)
         if not share:
-            raise NotApplicable(f"{name}: the delay has no room to reduce 1/{one_port.SHARES} of the message")
+            raise NotApplicable(
+                f"{name}: the delay is too short to reduce any of the message early (1/{one_port.SHARES} at least)"
+            )
         chunks = request.chunks or chunking.best_rounds(ranks, model.scaled(float(share)))
         cost = one_port.Cost(model.round_us + model.message_latency_us, model.message_us)
         return one_port.schedule(name, completion, ranks, chunks, share=share, cost=cost, delay_us=model.delay_us)
@@ -98,7 +101,7 @@ def _all_pairs(request: Request) -> Schedule:
     segments = request.chunks or chunking.best_segments(request.ranks, request.model)
     if not int(all_pairs.reducible(request.ranks, request.delay) * segments):
         raise NotApplicable(
-            f"all_pairs: the delay has no room to reduce one of {segments} segments; that is all_pairs_sync"
+            f"all_pairs: the delay is too short to reduce one of {segments} segments; that is all_pairs_sync"
         )
     return all_pairs.schedule(request.ranks, segments, delay=request.delay)
 
@@ -161,7 +164,14 @@ ALGORITHMS: Final = (
         _synchronous(all_pairs.synchronous_schedule),
     ),
     Algorithm("direct", "whole messages", True, "exclusive", lambda r: direct.schedule(r.ranks, r.chunks)),
-    Algorithm("stragglar", "as published; even n", True, "exclusive", lambda r: stragglar.schedule(r.ranks, r.chunks)),
+    Algorithm(
+        "stragglar",
+        "as published; even n",
+        True,
+        "exclusive",
+        lambda r: stragglar.schedule(r.ranks, r.chunks),
+        slow=lambda ranks: ranks > 32 and ranks & (ranks - 1) != 0,
+    ),
     Algorithm(
         "tiling", "round-optimal, any K; n = 2^L", True, "exclusive", _one_port("tiling", tiling.completion, False)
     ),

@@ -108,5 +108,5 @@ def _note(schedule: Schedule, bound_rounds: int | None, rounds: int, tight: bool
         more = rounds - bound_rounds
         notes.append(f"{more} round{'s' if more > 1 else ''} more than the bound")
     if not tight:
-        notes.append("ports have different rates: the bound is valid but may be weak")
+        notes.append("neither one switch nor a full mesh: the bound is valid but may be weak")
     return "; ".join(notes) or None

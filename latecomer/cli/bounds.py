@@ -28,7 +28,7 @@ def command(question: Question, as_json: bool) -> None:
     if as_json:
         echo_json(dataclasses.asdict(found) | {"topology": question.topology.name})
         return
-    weak = "" if found.tight else " (valid but perhaps weak: the ports of this network differ)"
+    weak = "" if found.tight else " (valid but perhaps weak: this network is neither one switch nor a full mesh)"
     echo_facts(
         [
             ("understood", str(question)),

@@ -11,6 +11,7 @@ from latecomer.cli.output import echo_facts, echo_json, table, working
 from latecomer.schedules.units import format_time
 
 if TYPE_CHECKING:
+    from latecomer.schedules.bounds import Bounds
     from latecomer.synth.question import Question
     from latecomer.synth.select import Candidate
 
@@ -54,7 +55,7 @@ def command(question: Question, chunks: int | None, as_json: bool) -> None:
             ("", ""),
         ]
     )
-    click.echo(comparison(candidates, bounds.bound_us))
+    click.echo(comparison(candidates, bounds))
 
 
 def facts(candidate: Candidate, bound_us: float) -> dict[str, Any]:
@@ -72,8 +73,9 @@ def facts(candidate: Candidate, bound_us: float) -> dict[str, Any]:
     return found
 
 
-def comparison(candidates: list[Candidate], bound_us: float) -> str:
-    """The table, best first; what does not apply comes last, with the reason."""
+def comparison(candidates: list[Candidate], bounds: Bounds) -> str:
+    """The table, best first, beside the larger of the bounds; what does not apply comes last, with the reason."""
+    bound_us = max(bounds.bound_us, bounds.bound_latency_us)
     served = sorted((c for c in candidates if c.schedule is not None), key=lambda c: c.time_us)
     rows = []
     for candidate in served:

@@ -48,7 +48,8 @@ def _chunks(text: str) -> int | None:
     return int(text)
 
 
-def _sizes(text: str) -> tuple[int, int]:
+def parse_sizes(text: str) -> tuple[int, int]:
+    """(smallest, greatest) bytes of `1KiB..4GiB`. Raises `InputError`."""
     low, dots, high = text.partition("..")
     if not dots:
         raise InputError(f"{text!r} is not a range of sizes; write it like 1KiB..4GiB")
@@ -65,7 +66,7 @@ chunks_option = click.option(
     help="How many chunks the message is cut into (segments for all_pairs), or auto. [auto]",
 )
 sizes_option = click.option(
-    "--sizes", metavar="FROM..TO", callback=reads(_sizes), help="A plan for every size in a range: 1KiB..4GiB."
+    "--sizes", metavar="FROM..TO", callback=reads(parse_sizes), help="A plan for every size in a range: 1KiB..4GiB."
 )
 
 
@@ -89,7 +90,7 @@ _QUESTION = (
     ),
     *_RATES,
     click.option("--late", type=int, metavar="RANK", help="The late rank …"),
-    _time("--delay", "… and how long after the others it arrives: 5ms."),
+    _time("--delay", "… and how long after the others it arrives: 5ms; µs without a unit."),
     click.option("--arrivals", metavar="TIMES|FILE", help="Arrival times, one a rank: 0,0,5ms,0; or a file."),
     click.option(
         "--size",
@@ -131,6 +132,8 @@ def question_options(function: Function) -> Function:
         round_latency: float,
         **rest: Any,
     ) -> Any:
+        if size is not None and rest.get("sizes"):
+            raise click.UsageError("--size and --sizes exclude each other.")
         if size is None:
             if not rest.get("sizes"):
                 raise click.UsageError("Missing option '--size'.")

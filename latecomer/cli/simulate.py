@@ -8,11 +8,12 @@ import click
 
 from latecomer.cli.artifacts import load_schedule
 from latecomer.cli.options import question_options
-from latecomer.cli.output import echo_facts, echo_json, table
+from latecomer.cli.output import echo_facts, echo_json, table, warn
 from latecomer.cli.synth import bound_line
 from latecomer.schedules.units import format_time
 
 if TYPE_CHECKING:
+    from latecomer.schedules.schedule import Schedule
     from latecomer.schedules.simulate import Simulation
     from latecomer.synth.question import Question
 
@@ -34,6 +35,8 @@ def command(file: str, question: Question, as_json: bool) -> None:
 
     schedule = load_schedule(file, "simulate")
     check(schedule)
+    for difference in _differs(schedule, question):
+        warn(difference)
     run, found = question.simulate(schedule), question.bounds()
     gap = run.time_us / found.bound_us - 1 if found.bound_us > 0 else None
     if as_json:
@@ -48,7 +51,7 @@ def command(file: str, question: Question, as_json: bool) -> None:
             ("schedule", f"{schedule.provenance.algorithm}, {counts}"),
             ("", ""),
             ("time", f"{format_time(run.time_us)} after the last arrival"),
-            ("bound", bound_line(found.bound_us, found.bound_latency_us, gap)),
+            ("bound", bound_line(found.bound_us, found.bound_latency_us, run.time_us)),
             ("pre-work", prework),
             ("", ""),
             ("ranks", _ranks(run)),
@@ -56,6 +59,19 @@ def command(file: str, question: Question, as_json: bool) -> None:
             ("critical path", _path(run)),
         ]
     )
+
+
+def _differs(schedule: Schedule, question: Question) -> list[str]:
+    """What the plan was made for, where that is not what is asked."""
+    found = []
+    late = question.arrivals.late_rank
+    planned = [schedule.binding[role] for role in schedule.late_roles]
+    if planned and late is not None and late not in planned and schedule.bind_at == "plan":
+        found.append(f"the plan expects rank {planned[-1]} to be late, and rank {late} is: correct, but slower")
+    made_for = schedule.provenance.topology_digest
+    if made_for is not None and made_for != question.topology.digest:
+        found.append("the plan was made for another topology")
+    return found
 
 
 def _summary(run: Simulation, question: Question) -> dict[str, Any]:

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 @click.command("synth")
 @question_options
 @sizes_option
-@click.option("--algorithm", default="auto", metavar="NAME", help="A construction by name. [auto: the fastest]")
+@click.option(
+    "--algorithm",
+    default="auto",
+    metavar="NAME",
+    help="A construction by name. [auto: the fastest that a file can hold]",
+)
 @chunks_option
 @click.option("--explain", is_flag=True, help="Also print every candidate, and why others do not apply.")
 @click.option("--sensitivity", is_flag=True, help="Also print the choice with α and β off by a factor of 2.")
@@ -82,8 +87,8 @@ def _asked_for(
 
         with working("comparing"):
             candidates = compare(question, chunks=chunks)
-        bound_us = question.bounds().bound_us
-        found.append(("candidates", [facts(c, bound_us) for c in candidates], comparison(candidates, bound_us)))
+        bounds = question.bounds()
+        found.append(("candidates", [facts(c, bounds.bound_us) for c in candidates], comparison(candidates, bounds)))
     if sensitivity:
         import dataclasses
 
@@ -190,7 +195,7 @@ def _print(schedule: Schedule, question: Question, output: str | None) -> None:
         ("", ""),
         ("algorithm", f"{schedule.provenance.algorithm}, {_count(len(schedule.chunks), 'chunk')}, {rounds}"),
         ("time", f"{format_time(certificate.time_us)}{after}"),
-        ("bound", bound_line(certificate.bound_us, certificate.bound_latency_us, certificate.gap)),
+        ("bound", bound_line(certificate.bound_us, certificate.bound_latency_us, certificate.time_us)),
     ]
     if certificate.prework_us:
         hidden = question.arrivals.delay_us >= certificate.prework_us
@@ -205,10 +210,16 @@ def _print(schedule: Schedule, question: Question, output: str | None) -> None:
     facts.append(("", ""))
     if output:
         facts.append(("wrote", output))
-        facts.append(("next", f"latecomer export {output} --to msccl-executor -o {_stem(output)}.xml"))
+        facts.append(("next", _next_step(schedule, output)))
     else:
         facts.append(("next", "the same with -o plan.json keeps the schedule"))
     echo_facts(facts)
+
+
+def _next_step(schedule: Schedule, output: str) -> str:
+    if schedule.branches:  # decides at the arrival: no file can hold it
+        return f"torchrun --nproc-per-node {schedule.ranks} -m latecomer.run {output} --size 64MiB"
+    return f"latecomer export {output} --to msccl-executor -o {_stem(output)}.xml"
 
 
 _PROOFS = {
@@ -218,10 +229,12 @@ _PROOFS = {
 }
 
 
-def bound_line(bound_us: float, bound_latency_us: float, gap: float | None) -> str:
-    """Both bounds, and how far above the first one we are."""
+def bound_line(bound_us: float, bound_latency_us: float, time_us: float) -> str:
+    """Both bounds, and how far above the larger one we are."""
+    above = 100 * (time_us / max(bound_us, bound_latency_us) - 1)
+    which = "first" if bound_us >= bound_latency_us else "second"
     text = f"{format_time(bound_us)} by bandwidth, {format_time(bound_latency_us)} by latency"
-    return text if gap is None else f"{text}; {100 * gap:.3g} % above the first"
+    return f"{text}; {max(above, 0.0):.3g} % above the {which}"
 
 
 def _certificate(schedule: Schedule) -> Certificate:

@@ -1,7 +1,8 @@
 """The engine for schedules that use several peers at once: an event queue; a free link takes the first of its ready
 messages.
 
-Times are whole picoseconds, so that messages which should end together do, and priority decides between them.
+Times are whole picoseconds, rounded up, so that messages which should end together do, and priority decides between
+them.
 O((rows + messages) · log messages).
 """
 
@@ -69,12 +70,12 @@ class _Run:
         self.missing = (missing + writes.follows).tolist()
         self.write_group, self.read_group = writes.of_row.tolist(), writes.blocks.tolist()
         self.followed = np.append(writes.follows[1:], False).tolist()
-        ticks = np.rint(case.service_us * TICKS_PER_US).astype(np.int64)
+        ticks = _ticks(case.service_us)
         self.hops = [
             [(link, t) for link, t in zip(route, times, strict=True) if link >= 0]
             for route, times in zip(case.route.tolist(), ticks.tolist(), strict=True)
         ]
-        self.earliest = np.rint(case.earliest_us * TICKS_PER_US).astype(np.int64).tolist()
+        self.earliest = _ticks(case.earliest_us).tolist()
         self.round_ticks = round(case.round_us * TICKS_PER_US)
         self.rounds, self.senders = case.messages.round.tolist(), case.src.tolist()
         links = len(case.topology.links)
@@ -162,6 +163,11 @@ class _Run:
         return Timeline(
             start, end, np.array(self.after), np.array(self.reason, dtype=np.int8), landed[:accumulators] / TICKS_PER_US
         )
+
+
+def _ticks(time_us: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Rounded up, so that nothing is ever earlier than its exact time (but for the last digit of a float)."""
+    return np.ceil(np.round(time_us * TICKS_PER_US, 3)).astype(np.int64)
 
 
 def _buckets(key: NDArray[np.int64], value: NDArray[np.int64], count: int) -> list[list[int]]:
