@@ -142,7 +142,7 @@ def _plan_set(
     rows = []
     for plan in plans:
         certificate = _certificate(plan.schedule)
-        gap = "–" if certificate.gap is None else f"{1 + certificate.gap:.3f}"
+        above = certificate.time_us / max(certificate.bound_us, certificate.bound_latency_us)
         rows.append(
             (
                 f"{format_size(plan.min_bytes)} … {format_size(plan.max_bytes + (plan is not plans[-1]))}",
@@ -150,7 +150,7 @@ def _plan_set(
                 str(len(plan.schedule.chunks)),
                 str(certificate.rounds),
                 format_time(certificate.time_us),
-                gap,
+                f"{above:.3f}",
             )
         )
     click.echo(table(("message per GPU", "algorithm", "chunks", "rounds", "time at its smallest", "÷ bound"), rows))
