@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Builds generated CUDA/NCCL programs on this machine, checks them, measures a sweep of sizes, and writes JSON.
 #
-#   benchmarks/gpu_check.sh [--ranks N] [--late R] [--out DIR] [--algorithms "A B …"] [--max-bytes N] [--cpu] [--quick]
+#   benchmarks/gpu_check.sh [--ranks N] [--late R] [--out DIR] [--algorithms "A B …"] [--max-bytes N] [--processes]
+#                          [--cpu] [--quick]
 #
-# With as many GPUs as ranks: one process a GPU. With fewer: all ranks in one process, several on a GPU, which NCCL
-# 2.30 or newer allows with NCCL_MULTI_RANK_GPU_ENABLE=1; that is for correctness, its times mean nothing.
+# With as many GPUs as ranks: one process a GPU. With fewer: all ranks in one process (--processes: one process each),
+# several on a GPU, which NCCL 2.30 or newer allows with NCCL_MULTI_RANK_GPU_ENABLE=1; that is for correctness, its
+# times mean nothing.
 # --cpu: the same through the CPU stand-in, to try this script. Needs nvcc, NCCL (NCCL_ROOT or the wheel
 # nvidia-nccl-cu13) and an installed latecomer (PYTHON names the interpreter). Exit code 0: every result was right.
 set -euo pipefail
 
-ranks= late= out=gpu_check algorithms= max_bytes=$((1 << 28)) target=cuda quick=
+ranks= late= out=gpu_check algorithms= max_bytes=$((1 << 28)) target=cuda quick= processes=
 while [ $# -gt 0 ]; do
   case $1 in
     --ranks) ranks=$2; shift ;;
@@ -19,6 +21,7 @@ while [ $# -gt 0 ]; do
     --max-bytes) max_bytes=$2; shift ;;
     --cpu) target=cpu ;;
     --quick) quick=1 ;;
+    --processes) processes=1 ;;
     *) sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p' >&2; exit 2 ;;
   esac
   shift
@@ -51,7 +54,7 @@ trap stop EXIT
 
 # launch BENCH ARGUMENTS…: on all ranks; fails when a rank fails.
 launch() {
-  if [ "$gpus" -lt "$ranks" ]; then
+  if [ "$gpus" -lt "$ranks" ] && [ -z "$processes" ]; then
     timeout 600 "$1" --threads "$ranks" "${@:2}"
     return
   fi
