@@ -8,6 +8,7 @@ fraction of that.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from latecomer.synth.select import build
 
 BACKEND = "backend"
 """As an algorithm's name: the backend's own all_reduce."""
+CUTS = 3
+"""Branches of an adaptive plan made before the clock starts: so many either side of the one the model expects."""
 START_S = 0.1
 """From the agreement on a start to the start."""
 
@@ -84,6 +87,7 @@ class Prepared:
         self.plan: Plan | None = None
         self.model_us: float | None = None
         self.features: Features | None = None
+        self.cuts = range(0)
         if case.algorithm == BACKEND:
             return
         arrivals = ArrivalProfile.late(topology.ranks, case.late, case.delay_us)
@@ -92,6 +96,11 @@ class Prepared:
         self.plan = Plan(schedule)
         simulation = question.simulate(schedule)
         self.model_us = simulation.time_us
+        if self.plan.cuts:
+            likely = simulation.schedule.prework.rounds
+            self.cuts = range(max(0, likely - CUTS), min(self.plan.cuts.stop, likely + CUTS + 1))
+            for cut in self.cuts:
+                self.plan.branch(cut)
         if simulation.prework_us <= case.delay_us:
             self.features = features(simulation.schedule)
 
@@ -152,8 +161,10 @@ def measure(
         executor = None
         if prepared.plan is not None:
             executor = Executor(prepared.plan, TorchTransport(), timeout_s=timeout_s, ahead=ahead)
-            if prepared.plan.cuts:
-                executor.prepare(prepared.elements)
+            executor.prepare(prepared.elements, prepared.cuts)
+            # Step lists are many small objects; a collector that walks them all stops a rank for a tenth of a second.
+            gc.collect()
+            gc.freeze()
         own = torch.from_numpy(contribution(prepared.elements, case.seed, rank)).to(device)
         wanted = references.of(prepared.elements, case.seed)
         samples = []

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 from latecomer.runtime.adaptive import NUMBERS, Early, Late
@@ -118,9 +119,10 @@ class Executor:
             arrays.divide(target, self.plan.ranks)
         return buffer if out is None else out
 
-    def prepare(self, elements: int) -> None:
-        """Make everything that calls of `elements` elements need, so that none of them has to."""
-        for cut in self.plan.cuts or [None]:
+    def prepare(self, elements: int, cuts: Iterable[int] | None = None) -> None:
+        """Make what calls of `elements` elements need, so that none of them has to: the trunk and the branches after
+        `cuts` (None: all, which for many segments takes seconds)."""
+        for cut in (None, *(self.plan.cuts if cuts is None else cuts)):
             self._steps(cut, elements)
 
     def close(self) -> None:
