@@ -43,7 +43,8 @@ def command(
     try:
         place = join(backend, timeout_s or 1800.0, "latecomer.run plan.json")
     except LatecomerError as error:
-        raise click.ClickException(str(error)) from error
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(error.exit_code) from error
     try:
         _run(file, size, dtype, late, delay, runs, timeout_s, place)
     except LatecomerError as error:

@@ -22,7 +22,6 @@ from latecomer.runtime.calibrate import Features, features
 from latecomer.runtime.data import compare, contribution, reference
 from latecomer.runtime.executor import Executor
 from latecomer.runtime.plan import Plan
-from latecomer.runtime.transports.torch_p2p import TorchTransport
 from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.errors import InputError, NotApplicable
 from latecomer.schedules.topology import Topology
@@ -152,6 +151,8 @@ def measure(
     """
     import torch
     import torch.distributed as dist
+
+    from latecomer.runtime.transports.torch_p2p import TorchTransport
 
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for prepared in cases:

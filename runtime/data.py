@@ -36,6 +36,8 @@ def compare(result: NDArray[Any], wanted: NDArray[np.float64], ranks: int, dtype
     float32 and float64 must be equal; a shorter type may be off by its rounding, once per addition of numbers below
     `ranks`.
     """
+    if result.dtype in (np.float32, np.float64) and bool((result == wanted).all()):
+        return  # the common case, without large temporaries
     bits = {"float16": 11, "bfloat16": 8}.get(dtype)
     allowed = 0.0 if bits is None else ranks * ranks * 2.0**-bits
     off = np.abs(result.astype(np.float64) - wanted)

@@ -16,6 +16,7 @@ from latecomer.schedules.errors import LatecomerError
 class CollectiveFailed(LatecomerError):
     """A collective could not end. The message has a line for each rank, and the root of the wait.
 
+    The process group is of no more use, and its own shutdown may hang: end the process (`os._exit`).
     `speaker` is the rank that says it where all ranks could; None: each for itself.
     """
 

@@ -81,7 +81,7 @@ def test_a_stopped_rank_and_nobody_is_left() -> None:
 
     def meddle(pids: Sequence[int]) -> None:
         seen.extend(pids)
-        time.sleep(12.0)
+        time.sleep(9.0)
         os.kill(pids[1], signal.SIGCONT)  # too late: it must end by itself
 
     outcomes = failing(work, meddle, timeout_s=2.0)

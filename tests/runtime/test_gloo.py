@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,23 @@ def test_every_algorithm(ranks: int) -> None:
     known(ranks, LARGE, "float32", "sum")
     found = on_gloo(ranks, lambda rank: everything(plans, ranks, rank, large=ranks in (3, 8)))
     assert found == [[]] * ranks
+
+
+def test_sixteen_ranks() -> None:
+    chosen = ("circulant", "all_pairs", "adaptive")
+    plans = [Plan(schedule) for name, schedule in schedules(16, late=5) if name in chosen]
+
+    def work(rank: int) -> list[str]:
+        found = []
+        for plan in plans:
+            executor = Executor(plan, TorchTransport(), timeout_s=60.0)
+            if rank == 5:
+                time.sleep(0.05)
+            found += wrong(executor, 16, rank, 1000, "float32")
+            executor.close()
+        return found
+
+    assert on_gloo(16, work) == [[]] * 16
 
 
 def test_operations_and_groups_of_messages() -> None:
