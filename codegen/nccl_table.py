@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple
 
 from latecomer.codegen.dependencies import conflicts
@@ -160,7 +160,8 @@ class _Rank:
             if op.kind == "receive" and (first := _scratch(op.dst)) is not None
         }
         done = tuple(
-            Round(key[0], key[1], self._steps(moves, names), self._steps(local, names)) for key, moves, local in rounds
+            Round(key[0], key[1], self._steps(moves, names), _by_chunk(self._steps(local, names)))
+            for key, moves, local in rounds
         )
         return RankTable(done, slots, max(sizes.values(), default=0), stage)
 
@@ -245,6 +246,15 @@ class _Rank:
 
             yield Step(op.kind, op.peer, op.chunk + low, length, at(op.src), at(op.other), at(op.dst))
             low += length
+
+
+def _by_chunk(local: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Kernels in the order of their chunks, those on the same chunks in the order they had: a program then adds
+    several operands in one kernel. Left alone where ranges of chunks overlap without being the same."""
+    ranges = sorted({(step.chunk, step.length) for step in local})
+    if any(low + length > following for (low, length), (following, _) in pairwise(ranges)):
+        return local
+    return tuple(sorted(local, key=lambda step: step.chunk))
 
 
 def _scratch(place: Place | None) -> int | None:

@@ -177,6 +177,13 @@ def test_what_no_table_can_hold_is_refused() -> None:
         lower(adaptive)
 
 
+def test_reductions_of_one_chunk_stand_together() -> None:
+    for rank in lower(plan("all_pairs", 5, chunks=3)).ranks[:4]:
+        chunks = [step.chunk for step in rank.rounds[0].local]
+        assert chunks == sorted(chunks)
+        assert len(set(chunks)) < len(chunks)
+
+
 def test_loops_of_a_circulant_plan_do_not_grow_with_its_chunks() -> None:
     few, many = (lower(plan("circulant", 8, chunks=k)) for k in (32, 128))
     counts = [sum(len(loop.rounds) for rank in t.ranks for loop in fold(rank.rounds)) for t in (few, many)]
