@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -14,9 +13,10 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from latecomer.schedules.errors import InputError
-from latecomer.schedules.units import format_time, parse_time
+from latecomer.schedules.units import MAX_TIME_US, format_time, parse_time
 
 FORMAT: Final = "latecomer.arrivals/1"
+MAX_RANKS: Final = 65_536
 
 
 class ArrivalProfile(BaseModel):
@@ -46,14 +46,10 @@ class ArrivalProfile(BaseModel):
         for number, sample in enumerate(self.samples):
             where = f" in sample {number}" if len(self.samples) > 1 else ""
             if len(sample) != self.ranks:
-                raise InputError(
-                    f"{len(sample)} arrival times{where}, but {self.ranks} ranks; give one for every rank"
-                )
+                raise InputError(f"{len(sample)} arrival times{where}, but {self.ranks} ranks; give one for every rank")
             for rank, time_us in enumerate(sample):
-                if not (math.isfinite(time_us) and time_us >= 0):
-                    raise InputError(
-                        f"rank {rank} arrives at {time_us} µs{where}; times start at 0 and are finite"
-                    )
+                if not 0 <= time_us <= MAX_TIME_US:
+                    raise InputError(f"rank {rank} arrives at {time_us} µs{where}; times are 0 … {MAX_TIME_US:g} µs")
         return self
 
     # -- making ------------------------------------------------------------------------------------
@@ -76,12 +72,12 @@ class ArrivalProfile(BaseModel):
         Raises `InputError` for a rank that is not there, a negative delay, and a delay without a rank.
         """
         if rank is None:
-            raise InputError(
-                f"a delay of {format_time(delay_us)} but no late rank; say which with --late RANK"
-            )
-        if not 0 <= rank < ranks:
+            raise InputError(f"a delay of {format_time(delay_us)} but no late rank; say which with --late RANK")
+        if isinstance(rank, bool) or not isinstance(rank, int) or not isinstance(ranks, int):
+            raise InputError(f"ranks are whole numbers, not {rank!r} of {ranks!r}")
+        if not 0 <= rank < ranks <= MAX_RANKS:
             raise InputError(f"late rank {rank} is out of range: ranks are 0 … {ranks - 1}")
-        if not (math.isfinite(delay_us) and delay_us >= 0):
+        if not 0 <= delay_us <= MAX_TIME_US:
             raise InputError(f"a delay of {delay_us} µs makes no sense; give 0 or more")
         return cls.of(float(delay_us) if r == rank else 0.0 for r in range(ranks))
 
@@ -163,19 +159,16 @@ class ArrivalProfile(BaseModel):
         """
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{source}: not JSON, or cut off ({error})") from error
         if isinstance(data, dict):
             if data.get("format") != FORMAT:
                 raise InputError(
-                    f'{source}: not arrival times: "format" should be {FORMAT!r}, '
-                    f"found {data.get('format')!r}"
+                    f'{source}: not arrival times: "format" should be {FORMAT!r}, found {data.get("format")!r}'
                 )
             data = data.get("samples")
         if not isinstance(data, list) or not data:
-            raise InputError(
-                f"{source}: expected a list of times, one for every rank, or a list of such lists"
-            )
+            raise InputError(f"{source}: expected a list of times, one for every rank, or a list of such lists")
         return cls._from_rows(data if isinstance(data[0], list) else [data], ranks, source)
 
     @classmethod
@@ -185,15 +178,17 @@ class ArrivalProfile(BaseModel):
         Empty lines and lines that start with `#` are skipped. Raises `InputError` naming `source`.
         """
         lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-        return cls._from_rows(list(csv.reader(lines, skipinitialspace=True)), ranks, source)
+        try:
+            rows = list(csv.reader(lines, skipinitialspace=True))
+        except csv.Error as error:
+            raise InputError(f"{source}: neither JSON nor rows of times ({error})") from error
+        return cls._from_rows(rows, ranks, source)
 
     @classmethod
     def _from_rows(cls, rows: list[Any], ranks: int | None, source: str) -> ArrivalProfile:
         try:
             samples = tuple(tuple(_time_us(time) for time in _row(row)) for row in rows)
-            return cls(
-                ranks=ranks if ranks is not None else len(samples[0]) if samples else 0, samples=samples
-            )
+            return cls(ranks=ranks if ranks is not None else len(samples[0]) if samples else 0, samples=samples)
         except ValidationError as error:
             raise InputError(f"{source}: {error.errors()[0]['msg']}") from error
         except InputError as error:

@@ -14,6 +14,7 @@ from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.errors import InputError
 from latecomer.schedules.schedule import Schedule
 from latecomer.schedules.topology import Topology
+from latecomer.schedules.units import require_range
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Bounds:
 
 def bounds(topology: Topology, arrivals: ArrivalProfile, size_bytes: int, *, round_latency_us: float = 0.0) -> Bounds:
     """Lower bounds for AllReduce of `size_bytes` on `topology` under one vector of `arrivals`. O(ranks²)."""
+    require_range(size_bytes, round_latency_us)
     if topology.ranks != arrivals.ranks:
         raise InputError(f"the topology has {topology.ranks} ranks, the arrivals {arrivals.ranks}")
     fastest = max(max(topology.out_gbs(rank), topology.in_gbs(rank)) for rank in range(topology.ranks))
@@ -95,19 +97,26 @@ def schedule_round_bound(schedule: Schedule) -> int | None:
 def _latency_bound(topology: Topology, round_latency_us: float) -> float:
     """What the last rank to arrive holds must reach all others, and a port's latencies come one after another.
 
-    Where a port sends one message after another, the ranks that know it at most double per message: L latencies.
-    Where a rank has a link to each peer one latency may serve all. A sender pays at least one round.
+    With exclusive ports a message holds both its ports for all of α, so the ranks that know a thing at most double
+    per α:
+    L of them. On a switch with shared ports a sender's uplink is held for the uplink's part of α, so the same is true
+    of
+    that part, and the last message also crosses a downlink. Elsewhere one α may serve all. A sender pays a round.
     """
-    ranks = range(topology.ranks)
-    alpha = min(topology.pair_latency_us(a, b) for a, b in _routed_pairs(topology))
-    doublings = (len(ranks) - 1).bit_length()
+    doublings = (topology.ranks - 1).bit_length()
     if topology.ports == "exclusive":
-        return doublings * (alpha + round_latency_us)
-    return (doublings if topology.any_to_any else 1) * alpha + round_latency_us
+        return doublings * (_least_latency(topology) + round_latency_us)
+    if topology.any_to_any and topology.switches:
+        up = min(link.latency_us for link in topology.links if isinstance(link.src, int))
+        down = min(link.latency_us for link in topology.links if isinstance(link.dst, int))
+        return doublings * up + down + round_latency_us
+    return _least_latency(topology) + round_latency_us
 
 
-def _routed_pairs(topology: Topology) -> list[tuple[int, int]]:
-    """Pairs of ranks with a route. A homogeneous topology needs only one pair looked at."""
-    if topology.any_to_any:
-        return [(0, 1)]
-    return [(a, b) for a in range(topology.ranks) for b in range(topology.ranks) if a != b and topology.has_route(a, b)]
+def _least_latency(topology: Topology) -> float:
+    """No message has less: the smallest sum of latencies on a route, or a bound below it on a big switch, µs."""
+    if topology.any_to_any and topology.switches:
+        up = min(link.latency_us for link in topology.links if isinstance(link.src, int))
+        return up + min(link.latency_us for link in topology.links if isinstance(link.dst, int))
+    ranks = range(topology.ranks)
+    return min(topology.pair_latency_us(a, b) for a in ranks for b in ranks if a != b and topology.has_route(a, b))

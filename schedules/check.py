@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from latecomer.schedules.bounds import schedule_round_bound
 from latecomer.schedules.errors import IncorrectSchedule
 from latecomer.schedules.locations import Locations
 from latecomer.schedules.schedule import Schedule
@@ -44,6 +45,7 @@ def check(schedule: Schedule) -> CheckReport:
     """
     if not schedule.branches:
         _check_one(schedule)
+        _certificate_agrees(schedule)
     for branch in schedule.branches:
         try:
             _check_one(schedule.resolve(branch.prework_rounds))
@@ -51,6 +53,21 @@ def check(schedule: Schedule) -> CheckReport:
             raise IncorrectSchedule(f"after {branch.prework_rounds} pre-work rounds: {error}") from error
     rows = len(schedule.transfers) + sum(len(b.transfers) for b in schedule.branches)
     return CheckReport(schedule.ranks, len(schedule.chunks), schedule.rounds, rows, max(1, len(schedule.branches)))
+
+
+def _certificate_agrees(schedule: Schedule) -> None:
+    """What a certificate says of the schedule alone; its times speak of a topology, and are not looked at."""
+    certificate = schedule.certificate
+    if certificate is None:
+        return
+    bound = schedule_round_bound(schedule) if schedule.late_roles else None
+    if (certificate.rounds, certificate.bound_rounds) != (schedule.rounds, bound):
+        raise IncorrectSchedule(
+            f"the certificate says {certificate.rounds} rounds, bound {certificate.bound_rounds}; "
+            f"it is {schedule.rounds}, bound {bound}"
+        )
+    if certificate.proof == "round-optimal" and schedule.rounds != bound:
+        raise IncorrectSchedule("the certificate claims the least number of rounds, which the schedule does not have")
 
 
 def _check_one(schedule: Schedule) -> None:
@@ -148,9 +165,30 @@ class _Replay:
         self.stage = np.array([phase.stage for phase in schedule.phases])[schedule.transfers.phase]
 
     def run(self) -> None:
+        prework = self.stage < self.schedule.last_stage
+        ends = int(np.flatnonzero(prework)[-1]) + 1 if prework.any() else 0
         for _, rows in self.schedule.transfers.by_round():
             self._round(rows)
+            if rows.stop == ends and prework[:ends].all():
+                self._owners_hold_partial_sums(prework)
         self._postcondition()
+
+    def _owners_hold_partial_sums(self, prework: NDArray[np.bool_]) -> None:
+        """When the pre-work ends, the owner of every chunk it sums has the sum over all who were there."""
+        schedule = self.schedule
+        there = np.array(schedule.stages) < schedule.last_stage
+        wanted = np.bitwise_or.reduce(_singletons(np.flatnonzero(there), schedule.ranks), axis=0)
+        summed = prework & (schedule.transfers.reduce == 1)
+        for chunk in np.unique(schedule.transfers.chunk[summed]).tolist():
+            owner = schedule.chunks.owners[chunk]
+            for role in [owner] if owner >= 0 else np.flatnonzero(there).tolist():
+                missing = wanted & ~self.held[role * len(schedule.chunks) + chunk]
+                if missing.any():
+                    raise IncorrectSchedule(
+                        f"owns the chunk, but lacks the contribution of {self._ranks(missing)} when the pre-work ends",
+                        rank=schedule.binding[role],
+                        chunk=chunk,
+                    )
 
     def _round(self, rows: slice) -> None:
         source, target = self.locations.source[rows], self.locations.target[rows]

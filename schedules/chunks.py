@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+MAX_TOTAL = 2**53
+
 EVERY_EARLY_RANK = -1
 """As a chunk's owner: all early ranks hold its partial sum when the pre-work ends."""
 
@@ -21,7 +23,7 @@ class Chunks(BaseModel):
     pre-work ends (in a synchronous schedule: its full sum when the ReduceScatter half ends).
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights: tuple[int, ...] = Field(min_length=1)
     owners: tuple[int, ...]
@@ -34,6 +36,8 @@ class Chunks(BaseModel):
             raise ValueError(f"chunk {self.weights.index(min(self.weights))} has a negative weight")
         if self.total == 0:
             raise ValueError("all chunks are empty")
+        if self.total > MAX_TOTAL:
+            raise ValueError(f"the weights add up to {self.total}; at most 2^53 keeps every size exact")
         return self
 
     @classmethod

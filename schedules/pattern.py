@@ -24,7 +24,7 @@ class Pattern(BaseModel):
     the last chunk when too large and nothing when negative.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     op: Literal["copy", "reduce"]
     phase: int = Field(ge=0)
@@ -47,6 +47,19 @@ class Pattern(BaseModel):
     def period(self) -> int:
         """Rounds after which the pattern repeats with the next chunks."""
         return len(self.offsets)
+
+    def fits(self, ranks: int, phases: int, chunks: int, rounds: int) -> bool:
+        """Does it speak of roles, phases, chunks and rounds that a schedule of this size has?"""
+        entries = [abs(entry) for row in self.table for entry in row if entry is not None]
+        return (
+            0 <= min(self.roles) <= max(self.roles) < ranks
+            and len(set(self.roles)) == len(self.roles)
+            and self.phase < phases
+            and self.chunks <= chunks
+            and self.first_round + self.rounds <= rounds
+            and all(0 <= offset < len(self.roles) for offset in self.offsets)
+            and max(entries, default=0) + abs(self.stride) * self.rounds < 2**31
+        )
 
     def expand(self) -> Transfers:
         """The rows this pattern stands for. O(rounds · positions)."""

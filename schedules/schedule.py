@@ -37,6 +37,10 @@ from latecomer.schedules.transfers import Transfers
 FORMAT: Final = "latecomer.schedule/1"
 
 Collective = Literal["allreduce", "reduce_scatter", "allgather"]
+MAX_RANKS: Final = 65_536
+MAX_ROUNDS: Final = 1_000_000
+"""More than any schedule has; keeps a damaged file from filling memory."""
+
 PortModel = Literal["exclusive", "shared"]
 """`exclusive`: one message out and one in at a time. `shared`: concurrent messages share the port's rate."""
 
@@ -44,16 +48,16 @@ PortModel = Literal["exclusive", "shared"]
 class Phase(BaseModel):
     """A part of the schedule: what it is for, and the last stage of arrival that takes part in it."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["prework", "completion", "synchronous"]
-    stage: int = Field(ge=0)
+    stage: int = Field(ge=0, le=MAX_RANKS)
 
 
 class Provenance(BaseModel):
     """Where a schedule comes from: enough to make it again."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool: str
     algorithm: str
@@ -70,18 +74,18 @@ class Certificate(BaseModel):
     says how near to the bound it is).
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     proof: Literal["checked", "round-optimal", "exhaustive"]
-    rounds: int
-    bound_rounds: int | None
-    size_bytes: int
-    time_us: float
-    bound_us: float
-    bound_latency_us: float
-    gap: float | None
-    ring_time_us: float | None = None
-    prework_us: float | None = None
+    rounds: int = Field(ge=0)
+    bound_rounds: int | None = Field(ge=0)
+    size_bytes: int = Field(ge=1)
+    time_us: float = Field(ge=0)
+    bound_us: float = Field(ge=0)
+    bound_latency_us: float = Field(ge=0)
+    gap: float | None = Field(ge=0)
+    ring_time_us: float | None = Field(None, ge=0)
+    prework_us: float | None = Field(None, ge=0)
     note: str | None = None
 
 
@@ -96,27 +100,42 @@ def _read_transfers(value: Any) -> Transfers:
     return Transfers.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
+_LISTS = ("src", "dst", "chunk", "src_slot", "dst_slot")
+
+
 def _read_group(index: int, group: Any) -> list[Any]:
     try:
-        src = np.asarray(group["src"], dtype=np.int32)
-        width = {
-            "round": int(group["round"]),
-            "reduce": {"copy": 0, "reduce": 1}[group["op"]],
-            "phase": int(group["phase"]),
-        }
-        lists = {name: group[name] for name in ("dst", "chunk")}
-        lists |= {name: group.get(name, np.zeros(len(src))) for name in ("src_slot", "dst_slot")}
-        rows = {"src": src} | {n: np.full(len(src), w, np.int32) for n, w in width.items()}
-        rows |= {name: np.asarray(values, dtype=np.int32) for name, values in lists.items()}
+        surplus = set(group) - {"round", "op", "phase", *_LISTS}
+        if surplus:
+            raise ValueError(f"it has the unknown field {min(surplus)!r}")
+        single = {"round": group["round"], "reduce": {"copy": 0, "reduce": 1}[group["op"]], "phase": group["phase"]}
+        rows = {name: _numbers(group[name]) for name in ("src", "dst", "chunk")}
+        length = len(rows["src"])
+        rows |= {name: _numbers(group.get(name, [0] * length)) for name in ("src_slot", "dst_slot")}
+        rows |= {name: np.full(length, _numbers([value])[0], np.int32) for name, value in single.items()}
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"transfers[{index}] is not a group of transfers ({error})") from error
-    if len({len(column) for column in rows.values()}) != 1 or src.ndim != 1:
+    if len({len(column) for column in rows.values()}) != 1:
         raise ValueError(f"transfers[{index}]: src, dst and chunk must be lists of the same length")
     return [rows[name] for name in ("round", "src", "dst", "chunk", "reduce", "phase", "src_slot", "dst_slot")]
 
 
+def _numbers(values: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """A list of whole numbers below 2^31 as a column; anything else is refused, not rounded."""
+    if not isinstance(values, list):
+        raise ValueError(f"{values!r} is not a list")
+    column = np.asarray(values if values else np.zeros(0, np.int64))
+    if column.dtype.kind != "i" or column.ndim != 1 or any(type(value) is bool for value in values):
+        raise ValueError("it holds something else than whole numbers")
+    if len(values) and (column.min() < -(2**31) or column.max() >= 2**31):
+        raise ValueError("a number in it is out of range")
+    return column.astype(np.int32)
+
+
 def _write_transfers(transfers: Transfers) -> list[dict[str, Any]]:
     """Runs of rows that share round, operation and phase become one group."""
+    if not len(transfers):
+        return []
     keys = np.stack([transfers.round, transfers.reduce, transfers.phase])
     starts = np.flatnonzero(np.any(np.diff(keys, prepend=-1) != 0, axis=0)).tolist()
     groups = []
@@ -141,7 +160,7 @@ TransfersField = Annotated[Transfers, BeforeValidator(_read_transfers), PlainSer
 class Branch(BaseModel):
     """What follows when the late rank arrives after exactly `prework_rounds` rounds of the pre-work were started."""
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
 
     prework_rounds: int = Field(ge=0)
     transfers: TransfersField
@@ -172,7 +191,7 @@ class Schedule(BaseModel):
 
     format: Literal["latecomer.schedule/1"] = FORMAT
     collective: Collective = "allreduce"
-    ranks: int = Field(ge=2)
+    ranks: int = Field(ge=2, le=MAX_RANKS)
     binding: tuple[int, ...]
     bind_at: Literal["plan", "arrival"] = "plan"
     ports: PortModel
@@ -189,12 +208,19 @@ class Schedule(BaseModel):
     def _well_formed(self) -> Self:
         if sorted(self.binding) != list(range(self.ranks)):
             raise ValueError(f"binding must name each of the ranks 0 … {self.ranks - 1} once")
-        if len(self.stages) != self.ranks or min(self.stages) != 0:
-            raise ValueError("stages must give every role a stage, and some role stage 0")
+        if len(self.stages) != self.ranks or min(self.stages) != 0 or max(self.stages) >= self.ranks:
+            raise ValueError("stages must give every role a stage below the number of ranks, and some role stage 0")
         for transfers in (self.transfers, *(b.transfers for b in self.branches)):
             self._columns_in_range(transfers)
-        if not set(self.chunks.owners) <= set(range(-1, self.ranks)):
-            raise ValueError(f"a chunk's owner must be a role 0 … {self.ranks - 1}, or -1 for every early rank")
+        least = -1 if self.collective == "allreduce" else 0
+        if not least <= min(self.chunks.owners) <= max(self.chunks.owners) < self.ranks:
+            every = ", or -1 for every early rank" if least else ""
+            raise ValueError(f"a chunk's owner must be a role 0 … {self.ranks - 1}{every}")
+        for number, pattern in enumerate(self.patterns):
+            if not pattern.fits(self.ranks, len(self.phases), len(self.chunks), self.transfers.rounds):
+                raise ValueError(
+                    f"patterns.{number} names roles, phases, chunks or rounds that the schedule does not have"
+                )
         if self.branches and [b.prework_rounds for b in self.branches] != list(range(self.transfers.rounds + 1)):
             raise ValueError("branches must be one per number of pre-work rounds started, 0 … all, in order")
         return self
@@ -205,7 +231,7 @@ class Schedule(BaseModel):
             "dst": self.ranks,
             "chunk": len(self.chunks),
             "phase": len(self.phases),
-            "round": None,
+            "round": MAX_ROUNDS,
             "src_slot": None,
             "dst_slot": None,
         }
@@ -295,8 +321,8 @@ class Schedule(BaseModel):
     def from_json(cls, text: str, source: str = "schedule") -> Schedule:
         """Read what `to_json` wrote. Raises `InputError` naming `source` and the first field that is wrong."""
         try:
-            data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+            data = json.loads(text, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{source}: not JSON, or cut off ({error})") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else None
@@ -312,6 +338,14 @@ class Schedule(BaseModel):
         from latecomer.schedules.table import table
 
         return table(self)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the field {next(n for n in names if names.count(n) > 1)!r} appears twice")
+    return found
 
 
 def _json_lines(groups: list[dict[str, Any]]) -> str:

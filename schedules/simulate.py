@@ -33,6 +33,7 @@ from latecomer.schedules.errors import InputError
 from latecomer.schedules.messages import Messages
 from latecomer.schedules.schedule import Schedule
 from latecomer.schedules.topology import Topology
+from latecomer.schedules.units import require_range
 
 __all__ = ["REASONS", "Simulation", "bind_by_arrival", "simulate"]
 
@@ -57,6 +58,8 @@ class Simulation:
         Shape (ranks,): when the rank holds its result and has sent all it has to send.
     arrivals_us:
         Shape (ranks,).
+    time_us:
+        From the last arrival to the last rank's finish.
     """
 
     schedule: Schedule
@@ -68,11 +71,7 @@ class Simulation:
     reason: NDArray[np.int8]
     finish_us: Times
     arrivals_us: Times
-
-    @property
-    def time_us(self) -> float:
-        """From the last arrival to the last rank's finish."""
-        return float(self.finish_us.max() - self.arrivals_us.max())
+    time_us: float
 
     @property
     def prework_us(self) -> float:
@@ -92,7 +91,7 @@ class Simulation:
         busy = np.zeros(len(self.finish_us))
         for rank in range(len(busy)):
             out, into = src == rank, dst == rank
-            starts = np.concatenate([self.start_us[out], got[into]])
+            starts = np.maximum(np.concatenate([self.start_us[out], got[into]]), self.arrivals_us[rank])
             busy[rank] = _covered(starts, np.concatenate([sent[out], self.end_us[into]]))
         return self.finish_us - self.arrivals_us - busy
 
@@ -117,7 +116,9 @@ def simulate(
     O(rows) for one-port schedules, O(rows log rows) for others.
     """
     _fits(schedule, topology, arrivals)
-    bound, decision_us = bind_by_arrival(schedule, arrivals), 0.0
+    require_range(size_bytes, round_latency_us)
+    bound = bind_by_arrival(schedule, arrivals)
+    decision_us: float | None = None
     if bound.branches:
         bound, decision_us = _decide(bound, topology, arrivals, size_bytes, round_latency_us)
     return _run(bound, topology, arrivals, size_bytes, round_latency_us, decision_us)
@@ -129,25 +130,29 @@ def _run(
     arrivals: ArrivalProfile,
     size_bytes: int,
     round_us: float,
-    decision_us: float,
+    decision_us: float | None,
 ) -> Simulation:
-    arrivals_us = np.array(arrivals.single, dtype=np.float64)
-    case = Case.of(schedule, topology, arrivals_us, size_bytes, round_us, decision_us)
+    """`decision_us`, after the last arrival: no message of the last stage starts before."""
+    # On a clock that is 0 at the last arrival: what is measured from there keeps all its digits.
+    last_us = arrivals.last_us
+    here_us = np.array(arrivals.single, dtype=np.float64) - last_us
+    case = Case.of(schedule, topology, here_us, size_bytes, round_us, decision_us)
     engine = rounds if schedule.ports == "exclusive" else events
     timeline = engine.run(case)
-    finish = arrivals_us.copy()
+    finish = here_us.copy()
     np.maximum.at(finish, case.src, timeline.end_us)
     np.maximum.at(finish, np.array(schedule.binding), timeline.landed_us.reshape(schedule.ranks, -1).max(axis=1))
     return Simulation(
         schedule,
         case.messages,
-        timeline.start_us,
-        timeline.end_us,
+        timeline.start_us + last_us,
+        timeline.end_us + last_us,
         case.whole_us,
         timeline.after,
         timeline.reason,
-        finish,
-        arrivals_us,
+        finish + last_us,
+        here_us + last_us,
+        float(finish.max()),
     )
 
 
@@ -175,11 +180,11 @@ def _fits(schedule: Schedule, topology: Topology, arrivals: ArrivalProfile) -> N
 def _decide(
     schedule: Schedule, topology: Topology, arrivals: ArrivalProfile, size_bytes: int, round_latency_us: float
 ) -> tuple[Schedule, float]:
-    """The branch that the last arrival picks, and when it may start: one round trip after that arrival.
+    """The branch that the last arrival picks, and how long after it that may start: one round trip, µs.
 
     Every pre-work round that some rank has started by then is finished.
     """
-    trunk = _run(schedule, topology, arrivals, size_bytes, round_latency_us, 0.0)
+    trunk = _run(schedule, topology, arrivals, size_bytes, round_latency_us, None)
     last = arrivals.last_us
     started = trunk.messages.round[trunk.start_us < last]
     cut = int(started.max()) + 1 if len(started) else 0
@@ -189,7 +194,7 @@ def _decide(
         for r in range(topology.ranks)
         if r != late
     )
-    return schedule.resolve(cut), last + trip
+    return schedule.resolve(cut), trip
 
 
 def _covered(start: Times, end: Times) -> float:

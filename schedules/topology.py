@@ -29,8 +29,9 @@ from pydantic import (
 )
 
 from latecomer.schedules.errors import NotApplicable, TopologyError
+from latecomer.schedules.routes import routes_from
 from latecomer.schedules.schedule import PortModel
-from latecomer.schedules.units import format_rate, format_time
+from latecomer.schedules.units import MAX_RATE_GBS, MAX_TIME_US, MIN_RATE_GBS, format_rate, format_time
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -39,6 +40,9 @@ FORMAT: Final = "latecomer.topology/1"
 
 DEFAULT_ALPHA_US = 3.0
 """Latency of a message where nobody says otherwise: the value the published simulation uses."""
+
+MAX_RANKS: Final = 65_536
+"""More GPUs than any one collective; keeps a slip of the finger from filling memory."""
 
 Node = StrictInt | StrictStr
 """A rank (its number) or a switch (its name)."""
@@ -70,12 +74,16 @@ class Link(BaseModel):
         where = f"the link {node_label(self.src)} → {node_label(self.dst)}"
         if self.src == self.dst:
             raise TopologyError(f"{where} joins a node to itself; leave it out")
+        if self.bandwidth_gbs > MAX_RATE_GBS or 0 < self.bandwidth_gbs < MIN_RATE_GBS:
+            raise TopologyError(
+                f"{where} has a rate of {self.bandwidth_gbs} GB/s; rates are {MIN_RATE_GBS} … {MAX_RATE_GBS:g}"
+            )
         if not (math.isfinite(self.bandwidth_gbs) and self.bandwidth_gbs > 0):
             raise TopologyError(
                 f"{where} has a rate of {self.bandwidth_gbs} GB/s; give one above 0, or leave the link out"
             )
-        if not (math.isfinite(self.latency_us) and self.latency_us >= 0):
-            raise TopologyError(f"{where} has a latency of {self.latency_us} µs; give 0 or more")
+        if not (math.isfinite(self.latency_us) and 0 <= self.latency_us <= MAX_TIME_US):
+            raise TopologyError(f"{where} has a latency of {self.latency_us} µs; give 0 … {MAX_TIME_US:g}")
         return self
 
 
@@ -124,6 +132,8 @@ class Topology(BaseModel):
 
     @model_validator(mode="after")
     def _well_formed(self) -> Self:
+        if self.ranks > MAX_RANKS:
+            raise TopologyError(f"{self.ranks} GPUs are more than any schedule here is for; at most {MAX_RANKS}")
         if self.ranks < 2:
             raise TopologyError(
                 f"a topology needs at least 2 GPUs, this one has {self.ranks}: a single GPU has nobody to reduce with"
@@ -186,6 +196,8 @@ class Topology(BaseModel):
         warnings: Iterable[str] = (),
     ) -> Topology:
         """`ranks` GPUs on one non-blocking switch, `rate_gbs` GB/s per port and direction."""
+        if ranks > MAX_RANKS:
+            raise TopologyError(f"{ranks} GPUs are more than any schedule here is for; at most {MAX_RANKS}")
         ends = [(r, switch) for r in range(ranks)]
         return cls(
             name=name or f"switch:{ranks}",
@@ -285,26 +297,9 @@ class Topology(BaseModel):
         return {}
 
     def _routes_from(self, src: int) -> dict[int | str, tuple[int, ...]]:
-        """Routes to every rank and switch that `src` reaches without passing another rank, breadth first."""
-        if src in self._known_routes:
-            return self._known_routes[src]
-        routes: dict[int | str, tuple[int, ...]] = {src: ()}
-        layer: dict[int | str, tuple[float, tuple[int, ...]]] = {src: (-math.inf, ())}
-        while layer:
-            found: dict[int | str, tuple[float, tuple[int, ...]]] = {}
-            for node, (width, path) in layer.items():
-                if isinstance(node, int) and node != src:
-                    continue
-                for index in self._out_links.get(node, ()):
-                    link = self.links[index]
-                    candidate = (max(width, -link.bandwidth_gbs), (*path, index))
-                    if link.dst not in routes and (link.dst not in found or candidate < found[link.dst]):
-                        found[link.dst] = candidate
-            routes |= {node: path for node, (_, path) in found.items()}
-            layer = found
-        del routes[src]
-        self._known_routes[src] = routes
-        return routes
+        if src not in self._known_routes:
+            self._known_routes[src] = routes_from(src, self.links, self._out_links)
+        return self._known_routes[src]
 
     def pair_gbs(self, src_rank: int, dst_rank: int) -> float:
         """Rate of the narrowest link on the route, GB/s. Raises `TopologyError` where there is no route."""
@@ -444,7 +439,7 @@ class Topology(BaseModel):
         wrong."""
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise TopologyError(f"{source}: not JSON, or cut off ({error})") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else None

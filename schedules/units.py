@@ -30,10 +30,20 @@ _RATE = re.compile(r"(?P<prefix>[kKmMgGtT]?)(?P<binary>i?)(?P<unit>B|b|bit)(?:/s
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
 
 
+MAX_SIZE_BYTES = 2**60
+MAX_TIME_US = 1e12
+"""Eleven days: later than that nobody waits."""
+MIN_RATE_GBS, MAX_RATE_GBS = 1e-6, 1e9
+
+
 def _split(text: str, kind: str, example: str) -> tuple[Fraction, str]:
-    match = _NUMBER.fullmatch(text)
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    match = _NUMBER.fullmatch(text) if len(text) <= 60 else None
     if not match:
-        raise InputError(f"{kind} {text!r} is not a number with a unit; write it like {example}")
+        raise InputError(f"{kind} {shown!r} is not a number with a unit; write it like {example}")
+    exponent = match[1].lower().partition("e")[2]
+    if exponent and abs(int(exponent)) > 40:
+        raise InputError(f"{kind} {shown!r} is out of all range; write it like {example}")
     return Fraction(match[1]), match[2]
 
 
@@ -48,6 +58,8 @@ def parse_size(text: str) -> int:
     size = number * _SIZE[unit.lower()]
     if size < 1 or size.denominator != 1:
         raise InputError(f"size {text!r} must be a whole number of bytes, at least 1")
+    if size > MAX_SIZE_BYTES:
+        raise InputError(f"size {text!r} is more than 2^60 bytes; no message is")
     return int(size)
 
 
@@ -61,6 +73,8 @@ def parse_time(text: str) -> float:
         raise InputError(f"time {text!r} has the unknown unit {unit!r}; use ns, us, ms or s")
     if number < 0:
         raise InputError(f"time {text!r} is negative; times start at 0")
+    if number * _TIME[unit.lower()] > MAX_TIME_US:
+        raise InputError(f"time {text!r} is more than 1000000 s; nobody waits that long")
     return float(number * _TIME[unit.lower()])
 
 
@@ -81,7 +95,17 @@ def parse_rate(text: str) -> float:
             scale /= 8
     if number <= 0:
         raise InputError(f"rate {text!r} must be above 0")
+    if not MIN_RATE_GBS <= number * scale <= MAX_RATE_GBS:
+        raise InputError(f"rate {text!r} is not between 1 kB/s and 1000000 TB/s")
     return float(number * scale)
+
+
+def require_range(size_bytes: int, round_latency_us: float) -> None:
+    """Raise `InputError` unless both are numbers that a question can be asked about."""
+    if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or not 1 <= size_bytes <= MAX_SIZE_BYTES:
+        raise InputError(f"the message must have a whole number of bytes, 1 … 2^60, not {size_bytes!r}")
+    if not 0 <= round_latency_us <= MAX_TIME_US:
+        raise InputError(f"the round latency must be 0 … {MAX_TIME_US:g} µs, not {round_latency_us!r}")
 
 
 def format_size(size_bytes: int) -> str:

@@ -51,6 +51,8 @@ def command(
       latecomer synth --topology dgx-h100 --late 3 --delay 5ms --sizes 1KiB..4GiB -o plans
     """
     if sizes is not None:
+        if explain or sensitivity:
+            raise InputError("--explain and --sensitivity are about one size; use --size")
         _plan_set(question, sizes, algorithm, chunks, output, as_json)
         return
     from latecomer.synth.synthesize import synthesize

@@ -20,7 +20,8 @@ REASONS = ("arrival", "data", "port")
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule on a topology, message by message.
+    """A schedule on a topology, message by message. The clock may start anywhere; the simulator's is 0 at the last
+    arrival.
 
     Attributes
     ----------
@@ -56,9 +57,9 @@ class Case:
         arrivals_us: Times,
         size_bytes: int,
         round_us: float,
-        decision_us: float,
+        decision_us: float | None,
     ) -> Case:
-        """`decision_us`: no message of the last stage starts before (0: no such decision). O(rows log rows)."""
+        """`decision_us`: no message of the last stage starts before (None: no such decision). O(rows log rows)."""
         messages, ranks = Messages.of(schedule), topology.ranks
         binding = np.array(schedule.binding)
         src, dst = binding[messages.src], binding[messages.dst]
@@ -71,7 +72,7 @@ class Case:
         us_per_byte = np.array([1e-3 / link.bandwidth_gbs for link in topology.links] + [0.0])[links]
         size = messages.weight * (size_bytes / schedule.chunks.total)
         earliest = np.maximum(arrivals_us[src], arrivals_us[dst])
-        if decision_us:
+        if decision_us is not None:
             stage = np.array([phase.stage for phase in schedule.phases])[messages.phase]
             earliest = np.where(stage >= schedule.last_stage, np.maximum(earliest, decision_us), earliest)
         return cls(

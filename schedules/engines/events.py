@@ -1,8 +1,7 @@
-"""The engine for schedules that use several peers at once: an event queue; a free link takes the first of its ready
-messages.
+"""The engine for schedules that use several peers at once: an event queue.
 
-Times are whole picoseconds, rounded up, so that messages which should end together do, and priority decides between
-them.
+A free link takes the first, by priority, of the messages that are ready for it. Times are whole ticks (10^-12 µs, or
+coarser in a long run), rounded up, so that messages which should end together do, and priority decides between them.
 O((rows + messages) · log messages).
 """
 
@@ -18,7 +17,9 @@ from numpy.typing import NDArray
 from latecomer.schedules.engines.case import REASONS, Case, Timeline
 from latecomer.schedules.locations import Locations
 
-TICKS_PER_US = 10**6
+MOST_TICKS = 10**18
+"""Of one run: well inside 64 bits."""
+FINEST_TICKS_PER_US = 10**12
 _ENDS, _LEFT, _READY = range(3)  # events of one moment, in the order in which they must be seen
 _ARRIVAL, _DATA, _PORT = range(len(REASONS))
 
@@ -70,26 +71,28 @@ class _Run:
         self.missing = (missing + writes.follows).tolist()
         self.write_group, self.read_group = writes.of_row.tolist(), writes.blocks.tolist()
         self.followed = np.append(writes.follows[1:], False).tolist()
-        ticks = _ticks(case.service_us)
+        self.scale = _ticks_per_us(case)
+        ticks = self._ticks(case.service_us)
         self.hops = [
             [(link, t) for link, t in zip(route, times, strict=True) if link >= 0]
             for route, times in zip(case.route.tolist(), ticks.tolist(), strict=True)
         ]
-        self.earliest = _ticks(case.earliest_us).tolist()
-        self.round_ticks = round(case.round_us * TICKS_PER_US)
+        self.earliest = self._ticks(case.earliest_us).tolist()
+        self.round_ticks = int(self._ticks(np.array([case.round_us]))[0])
+        began = min(self.earliest, default=0)
         self.rounds, self.senders = case.messages.round.tolist(), case.src.tolist()
         links = len(case.topology.links)
-        self.free, self.user = [0] * links, [-1] * links
+        self.free, self.user = [began] * links, [-1] * links
         self.queues: list[list[int]] = [[] for _ in range(links)]
         self.opened: dict[tuple[int, int], int] = {}
         self.events: list[tuple[int, int, int]] = []
         self.start, self.end, self.after, self.reason = ([0] * count, [0] * count, [-1] * count, [_ARRIVAL] * count)
-        self.landed = [0] * groups
+        self.landed, self.began = [began] * groups, began
 
     def run(self) -> Timeline:
         for message, pending in enumerate(self.pending):
             if not pending:
-                self._becomes_ready(message, 0, -1)
+                self._becomes_ready(message, self.began, -1)
         while self.events:
             now = self.events[0][0]
             touched = set()
@@ -155,19 +158,25 @@ class _Run:
             group += 1
             self.missing[group] -= 1
 
+    def _ticks(self, time_us: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Rounded up, so that nothing is ever earlier than its exact time (but for the last digits of a float)."""
+        return np.ceil(np.round(time_us * self.scale, 3)).astype(np.int64)
+
     def _timeline(self) -> Timeline:
-        landed = np.zeros(len(self.case.locations), dtype=np.int64)
+        landed = np.full(len(self.case.locations), self.began, dtype=np.int64)
         np.maximum.at(landed, self.writes.location, np.array(self.landed, dtype=np.int64))
         accumulators = self.case.locations.ranks * self.case.locations.chunks
-        start, end = (np.array(times, dtype=np.float64) / TICKS_PER_US for times in (self.start, self.end))
+        start, end = (np.array(times, dtype=np.float64) / self.scale for times in (self.start, self.end))
         return Timeline(
-            start, end, np.array(self.after), np.array(self.reason, dtype=np.int8), landed[:accumulators] / TICKS_PER_US
+            start, end, np.array(self.after), np.array(self.reason, dtype=np.int8), landed[:accumulators] / self.scale
         )
 
 
-def _ticks(time_us: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Rounded up, so that nothing is ever earlier than its exact time (but for the last digit of a float)."""
-    return np.ceil(np.round(time_us * TICKS_PER_US, 3)).astype(np.int64)
+def _ticks_per_us(case: Case) -> int:
+    """As fine as 64 bits allow for all that may happen one after another, in powers of ten."""
+    messages = len(case.messages)
+    longest_us = np.abs(case.earliest_us).max(initial=0.0) + case.service_us.sum() + case.round_us * messages
+    return int(min(FINEST_TICKS_PER_US, 10 ** max(0, int(np.log10(MOST_TICKS / max(longest_us, 1e-6))))))
 
 
 def _buckets(key: NDArray[np.int64], value: NDArray[np.int64], count: int) -> list[list[int]]:

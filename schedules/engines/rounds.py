@@ -32,11 +32,11 @@ class _Run:
         self.start_us, self.end_us = np.zeros(count), np.zeros(count)
         self.after, self.reason = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int8)
         # One entry more than there are resources: the padding -1 of short routes, never busy.
-        self.free_us = np.zeros(links + 2 * topology.ranks + 1)
+        self.free_us = np.full(links + 2 * topology.ranks + 1, -np.inf)
         self.last_user = np.full(len(self.free_us), -1, dtype=np.int64)
-        self.landed_us = np.zeros(len(case.locations))
+        self.landed_us = np.full(len(case.locations), -np.inf)
         self.landed_by = np.full(len(case.locations), -1, dtype=np.int64)
-        self.left_us, self.read_us = np.zeros(count), np.zeros(len(case.locations))
+        self.left_us, self.read_us = np.zeros(count), np.full(len(case.locations), -np.inf)
         self.new_round_us = np.where(_first_of_round(case), case.round_us, 0.0)
 
     def run(self) -> Timeline:
@@ -66,7 +66,7 @@ class _Run:
         self, source: NDArray[np.int64], of_row: NDArray[np.int64], batch: NDArray[np.int64]
     ) -> tuple[Times, NDArray[np.int64]]:
         """When the data of each message of the batch has landed, and which message brought the last of it."""
-        ready, ready_by = np.zeros(len(batch)), np.full(len(batch), -1, dtype=np.int64)
+        ready, ready_by = np.full(len(batch), -np.inf), np.full(len(batch), -1, dtype=np.int64)
         place = of_row - batch[0]
         np.maximum.at(ready, place, self.landed_us[source])
         decisive = self.landed_us[source] >= ready[place]
@@ -88,7 +88,7 @@ class _Run:
         else:
             passed = np.maximum(free, first[:, None]) + service
         end = passed.max(axis=1)
-        held_up = end > (first + service.max(axis=1)) * (1 + 1e-12)
+        held_up = end > first + service.max(axis=1) * (1 + 1e-9)
         self.after[m] = np.where(held_up, user[rows, passed.argmax(axis=1)], after)
         self.reason[m] = np.where(held_up, REASONS.index("port"), why)
         self.start_us[m], self.end_us[m], self.left_us[m] = begin, end, passed[:, 0]

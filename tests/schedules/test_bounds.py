@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.bounds import bandwidth_bound, bounds, round_bound, schedule_round_bound
 from latecomer.schedules.errors import InputError
-from latecomer.schedules.topology import Topology
+from latecomer.schedules.topology import Link, Topology
 from latecomer.synth.algorithms import all_pairs, halving_doubling, ring, stragglar
 
 
@@ -77,9 +77,17 @@ def test_microseconds_and_latency():
     )
 
 
-def test_different_ports_are_valid_but_said_to_be_weak():
-    from latecomer.schedules.topology import Link
+def test_latency_counts_what_a_sender_is_held_for():
+    """One slow downlink of four: no bound on those who need not use it."""
+    links = [Link(src=r, dst="s", bandwidth_gbs=450, latency_us=0.5) for r in range(4)]
+    links += [Link(src="s", dst=r, bandwidth_gbs=450, latency_us=50.0 if r == 1 else 0.0) for r in range(4)]
+    for ports in ("shared", "exclusive"):
+        topology = Topology(name="slow downlink", ranks=4, switches=("s",), links=tuple(links), ports=ports)
+        found = bounds(topology, ArrivalProfile.late(4, 3, 5000.0), 1)
+        assert found.bound_latency_us == pytest.approx(1.0)
 
+
+def test_different_ports_are_valid_but_said_to_be_weak():
     links = [
         Link(src=a, dst=b, bandwidth_gbs=1.0 if 0 in (a, b) else 2.0, latency_us=0)
         for a, b in itertools.permutations(range(3), 2)

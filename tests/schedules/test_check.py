@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.check import check
 from latecomer.schedules.chunks import Chunks
-from latecomer.schedules.errors import IncorrectSchedule
+from latecomer.schedules.errors import IncorrectSchedule, InputError
 from latecomer.schedules.schedule import Branch, Phase, Provenance, Schedule
+from latecomer.schedules.topology import Topology
 from latecomer.schedules.transfers import Moves, Transfers
 from latecomer.synth.algorithms import all_pairs, ring, stragglar
+from latecomer.synth.synthesize import synthesize
 
 PHASES = (Phase(kind="prework", stage=0), Phase(kind="completion", stage=1))
 
@@ -156,6 +159,33 @@ def test_a_pattern_that_is_not_what_the_transfers_do():
     bad = good.patterns[0].model_copy(update={"stride": 1})
     with pytest.raises(IncorrectSchedule, match=r"pattern 0 \(period 1, rounds 0 … 2\) is not what the transfers do"):
         check(good.model_copy(update={"patterns": (bad,)}))
+
+
+def test_a_pattern_of_roles_that_are_not_there_is_refused():
+    good = ring.schedule(4)
+    with pytest.raises(ValueError, match="names roles, phases, chunks or rounds that the schedule does not have"):
+        Schedule.model_validate(
+            dict(good) | {"patterns": (good.patterns[0].model_copy(update={"roles": (0, 1, 2, 6)}),)}
+        )
+
+
+def test_owners_hold_the_partial_sums_when_the_prework_ends():
+    good = stragglar.schedule(4)
+    wrong = good.chunks.model_copy(update={"owners": (1, 1, 2)})
+    with pytest.raises(IncorrectSchedule, match="rank 1, chunk 0: owns the chunk, but lacks the contribution of rank"):
+        check(good.model_copy(update={"chunks": wrong}))
+
+
+def test_what_a_certificate_says_of_the_schedule_is_checked():
+    plan = synthesize(Topology.switch(4, 1.0), ArrivalProfile.late(4, 1, 1e6), 999, algorithm="stragglar")
+    check(plan)
+    for lie in ({"rounds": 1}, {"bound_rounds": 99}, {"bound_rounds": None}):
+        with pytest.raises(IncorrectSchedule, match="the certificate says"):
+            check(plan.model_copy(update={"certificate": plan.certificate.model_copy(update=lie)}))
+    for impossible in ({"time_us": -1.0}, {"gap": float("nan")}, {"size_bytes": -7}, {"time_us": float("inf")}):
+        text = plan.model_copy(update={"certificate": plan.certificate.model_copy(update=impossible)}).to_json()
+        with pytest.raises(InputError, match="certificate"):
+            Schedule.from_json(text)
 
 
 def test_every_arrival_point_is_checked():

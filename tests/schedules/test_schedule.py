@@ -57,6 +57,31 @@ def damaged(change) -> str:
         (damaged(lambda d: d["transfers"][0].update(op="xor")), r"transfers\[0\] is not a group of transfers"),
         (damaged(lambda d: d["transfers"][0].update(src=[10**12, 0, 1])), r"transfers\[0\] is not a group"),
         (damaged(lambda d: d.update(transfers=3)), "transfers must be a list of groups"),
+        (damaged(lambda d: d["transfers"][0].update(chunk=[0.9, 1, 2])), "something else than whole numbers"),
+        (damaged(lambda d: d["transfers"][0].update(chunk=[True, 1, 2])), "something else than whole numbers"),
+        (damaged(lambda d: d["transfers"][0].update(dst=0)), "0 is not a list"),
+        (damaged(lambda d: d["transfers"][0].update(round=1.5)), "something else than whole numbers"),
+        (damaged(lambda d: d["transfers"][0].update(colour=1)), "unknown field 'colour'"),
+        (damaged(lambda d: d["transfers"][0].update(round=2 * 10**9)), "a transfer has round 2000000000; the range is"),
+        (damaged(lambda d: d["phases"][0].update(stage=10**30)), "phases.0.stage"),
+        (damaged(lambda d: d["phases"][0].update(x=1)), "phases.0.x: Extra inputs"),
+        (damaged(lambda d: d["chunks"].update(weights=[10**30, 1, 1])), "at most 2.53 keeps every size exact"),
+        (
+            damaged(lambda d: d["patterns"][0].update(roles=[0, 6, 2])),
+            "patterns.0 names roles, phases, chunks or rounds",
+        ),
+        (damaged(lambda d: d["patterns"][0].update(rounds=10**9)), "patterns.0 names roles, phases, chunks or rounds"),
+        (
+            damaged(lambda d: d["patterns"][0].update(offsets=[10**9])),
+            "patterns.0 names roles, phases, chunks or rounds",
+        ),
+        (
+            damaged(lambda d: d.update(collective="allgather", chunks={"weights": [1, 1, 1], "owners": [-1, 0, 1]})),
+            "owner must be a role 0",
+        ),
+        (damaged(lambda d: d.update(ranks=10**9)), "ranks: Input should be less than or equal to 65536"),
+        ('{"format": "latecomer.schedule/1", "ranks": 4, "ranks": 9}', "the field 'ranks' appears twice"),
+        ('{"format": ' + "9" * 5000 + "}", "not JSON, or cut off"),
         (damaged(lambda d: d["chunks"].update(weights=[0, 0, 0])), "all chunks are empty"),
         (damaged(lambda d: d["chunks"].update(weights=[1, -1, 1])), "chunk 1 has a negative weight"),
         (damaged(lambda d: d["chunks"].update(owners=[0])), "3 weights but 1 owners"),
@@ -70,6 +95,12 @@ def damaged(change) -> str:
 def test_damaged_text_is_refused_with_the_place(text, message):
     with pytest.raises(InputError, match=message):
         Schedule.from_json(text, "plan.json")
+
+
+def test_a_schedule_without_transfers_is_written_too():
+    adaptive = all_pairs.adaptive(2, 3)
+    assert len(adaptive.transfers) == 0
+    assert Schedule.from_json(adaptive.to_json()).to_json() == adaptive.to_json()
 
 
 def test_no_such_branch():

@@ -30,9 +30,7 @@ def test_switch() -> None:
     assert topology.any_to_any
     assert topology.routable
     assert not topology.full_mesh
-    assert (
-        str(topology) == "switch:8: 8 GPUs, one switch, 450 GB/s per port and direction, α 3 µs, shared ports"
-    )
+    assert str(topology) == "switch:8: 8 GPUs, one switch, 450 GB/s per port and direction, α 3 µs, shared ports"
 
 
 def test_mesh() -> None:
@@ -157,7 +155,7 @@ def test_malformed(change: dict[str, object], message: str) -> None:
         ({"dst": 0}, "GPU 0 → GPU 0 joins a node to itself"),
         ({"bandwidth_gbs": 0.0}, "has a rate of 0.0 GB/s; give one above 0"),
         ({"bandwidth_gbs": float("inf")}, "has a rate of inf GB/s"),
-        ({"latency_us": -1.0}, "has a latency of -1.0 µs; give 0 or more"),
+        ({"latency_us": -1.0}, "has a latency of -1.0 µs; give 0 … 1e+12"),
         ({"latency_us": float("nan")}, "has a latency of nan µs"),
     ],
 )

@@ -176,6 +176,8 @@ def test_what_does_not_apply_says_why():
         NotApplicable, match=r"no algorithm serves this case:\n  ring: a ring needs links that lead once"
     ):
         synthesize(line, ArrivalProfile.late(3, 1, 5.0), GIB)
+    with pytest.raises(InputError, match="100000 chunks are more than gain anything; take 4096 or fewer"):
+        synthesize(exclusive, ArrivalProfile.late(8, 1, 5.0), GIB, chunks=100000)
     with pytest.raises(InputError, match="at least 1 chunk, not 0"):
         synthesize(exclusive, ArrivalProfile.late(8, 1, 5.0), GIB, algorithm="circulant", chunks=0)
     with pytest.raises(NotApplicable, match="take --chunks 25 or fewer"):
