@@ -56,7 +56,7 @@ def lint(files: Sequence[Path], call: Call, to: str) -> list[Answer]:
                 raise InputError(f"{path} is empty; name a directory with MSCCL XML files")
             answers += _directory(inside, call, goal)
         else:
-            answers.append(lint_text(_text(path), str(path), call, goal))
+            answers.append(lint_text(text_of(path), str(path), call, goal))
     return answers
 
 
@@ -87,7 +87,7 @@ def _directory(inside: Sequence[Path], call: Call, goal: Target) -> list[Answer]
         findings = Findings(str(path), goal.name)
         if path.is_dir():
             continue
-        answer = _stray(path, findings) or lint_text(_text(path), str(path), call, goal)
+        answer = _stray(path, findings) or lint_text(text_of(path), str(path), call, goal)
         if any(f.code == "L07" for f in answer.findings):
             stray = stray or path
         elif answer.picked and chosen is not None:
@@ -116,7 +116,8 @@ def _stray(path: Path, findings: Findings) -> Answer | None:
     return Answer(str(path), False, tuple(findings.found))
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What is in the file. Raises `InputError` naming it."""
     try:
         return path.read_bytes().decode()
     except OSError as error:

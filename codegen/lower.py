@@ -11,7 +11,7 @@ from latecomer.codegen.connections import connect
 from latecomer.codegen.deadlock import stuck
 from latecomer.codegen.dependencies import conflicts, least
 from latecomer.codegen.drafts import Draft, Units, draft_rank
-from latecomer.codegen.from_schedule import raw_operations
+from latecomer.codegen.from_schedule import REUSE_LAG, raw_operations
 from latecomer.codegen.operations import Buffer
 from latecomer.codegen.scratch import Use, assign_cells, moved
 from latecomer.codegen.targets import FUSED, MAX_CNT, MAX_FUSED_REDUCES, MAX_NAME, NODE_BUDGET, Target, target
@@ -60,8 +60,8 @@ def _largest(schedule: Schedule, goal: Target, options: Options) -> str:
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
         weights = (*schedule.chunks.weights[:middle], *(0,) * (len(schedule.chunks) - middle))
-        chunks = schedule.chunks.model_copy(update={"weights": weights})
-        part = schedule.model_copy(update={"chunks": Chunks.model_validate(dict(chunks))})
+        chunks = Chunks(weights=weights, owners=schedule.chunks.owners)
+        part = schedule.model_copy(update={"chunks": chunks})
         try:
             _lower(part, goal, options)
             fits = middle
@@ -119,7 +119,7 @@ def _name(schedule: Schedule) -> str:
 
 
 def _with_less_scratch(drafts: list[Draft], used: int) -> tuple[list[Draft], int]:
-    """Scratch is reused among messages from one peer: mostly in one threadblock, where order costs no waiting."""
+    """Scratch is reused at once for messages from one peer (mostly one threadblock: no waiting), later for all."""
     uses = []
     for draft in drafts:
         touched = tuple((p.offset, draft.length) for p in (draft.src, draft.dst)
@@ -128,7 +128,7 @@ def _with_less_scratch(drafts: list[Draft], used: int) -> tuple[list[Draft], int
             uses.append(Use(draft.round, draft.recv.peer, touched[0], ()))
         else:
             uses.append(Use(draft.round, -1, None, touched))
-    cells, sizes = assign_cells(uses, (1,) * used, lag=0)
+    cells, sizes = assign_cells(uses, (1,) * used, lag=0, shared_lag=REUSE_LAG)
     return [d._replace(src=moved(d.src, cells), dst=moved(d.dst, cells)) for d in drafts], len(sizes)
 
 

@@ -12,7 +12,7 @@ from latecomer.codegen.operations import Operation, Place
 class Use(NamedTuple):
     """What one operation does with scratch: the block it fills for the first time, the cells it touches.
 
-    Blocks are (first cell, length). Only blocks of the same `pool` take over each other's cells.
+    Blocks are (first cell, length). A block takes over the cells of one of its own `pool` first.
     """
 
     round: int
@@ -22,13 +22,14 @@ class Use(NamedTuple):
 
 
 def assign_cells(
-    uses: Sequence[Use], weights: Sequence[int], lag: int
+    uses: Sequence[Use], weights: Sequence[int], lag: int, shared_lag: int | None = None
 ) -> tuple[dict[int, int], tuple[int, ...]]:
     """(old cell → new cell, weight of each new cell) for the operations of one rank.
 
-    Before: every filled block has cells of its own (`weights[cell]` each). After: a block is used again for
-    one of the same weights and pool, `lag` rounds or more after the round of its last use. List order is
-    kept, so whoever computes dependencies from the result stays free of hazards. Linear in the list.
+    Before: every filled block has cells of its own (`weights[cell]` each). After: a block is used again for one of
+    the same weights: of its pool `lag` rounds or more after the round of its last use, of any pool `shared_lag`
+    rounds after (None: never). List order is kept, so whoever computes dependencies from the result stays
+    free of hazards. Linear in the list, times pools where they share.
     """
     block_of: dict[int, int] = {}
     lengths: dict[int, int] = {}
@@ -55,6 +56,8 @@ def assign_cells(
             shape = tuple(weights[first: first + length])
             key[first] = (use.pool, shape)
             pool = free[key[first]]
+            if not (pool and pool[0][0] + lag <= use.round) and shared_lag is not None:
+                pool = _another(free, shape, use.round - shared_lag)
             if pool and pool[0][0] + lag <= use.round:
                 target = pool.popleft()[1]
             else:
@@ -64,6 +67,14 @@ def assign_cells(
         for first in ends.get(i, ()):
             free[key[first]].append((use.round, moved[first]))
     return moved, tuple(cells)
+
+
+def _another(
+    free: dict[tuple[int, tuple[int, ...]], deque[tuple[int, int]]], shape: tuple[int, ...], latest: int
+) -> deque[tuple[int, int]]:
+    """The pool of this shape whose first block has been free longest (since round `latest`); or an empty one."""
+    fitting = [pool for (_, other), pool in free.items() if other == shape and pool and pool[0][0] <= latest]
+    return min(fitting, key=lambda pool: pool[0], default=deque())
 
 
 def moved(place: Place | None, cells: dict[int, int]) -> Place | None:

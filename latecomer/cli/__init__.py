@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "compare": "Every algorithm against the bound.",
     "export": "Compile a schedule for a runtime, read the file back, prove it again.",
     "check": "Prove a schedule or a program, or say where it is wrong.",
+    "lint": "Will this runtime pick this program for this call? Yes, or why not.",
     "simulate": "When a schedule's messages start and end, and when every rank is done.",
     "bounds": "Lower bounds: what no schedule can beat.",
     "show": "A schedule or a program as a table.",
@@ -77,6 +78,9 @@ class _Commands(click.Group):
             # Nobody reads on. What is still in the buffer goes nowhere, so that the exit stays quiet too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(BROKEN_PIPE_EXIT)
+        except OSError as error:  # a full disk behind standard output; files are written with errors of their own
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _fail(ctx, f"cannot write the output: {error.strerror}", 2)
         except KeyboardInterrupt:
             _fail(ctx, "interrupted", INTERRUPTED_EXIT)
 

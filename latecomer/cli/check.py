@@ -8,7 +8,7 @@ import click
 
 from latecomer.cli.artifacts import Artifact, load_artifact
 from latecomer.cli.options import reads
-from latecomer.cli.output import echo_facts, echo_json
+from latecomer.cli.output import echo_facts, echo_json, working, write_file
 from latecomer.schedules.errors import IncorrectSchedule, InputError
 from latecomer.schedules.units import parse_size
 
@@ -19,9 +19,12 @@ _PROVEN = "every contribution is in every result exactly once, whatever the timi
 @click.argument("file")
 @click.option("--target", metavar="T", help="Program: the runtime it is for. [what all of them accept]")
 @click.option("--size", metavar="SIZE", callback=reads(parse_size), help="Program: the message it is to serve.")
+@click.option("--shrink", metavar="OUT", help="Program: write the smallest one found with its first error to OUT.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 @click.pass_context
-def command(ctx: click.Context, file: str, target: str | None, size: int | None, as_json: bool) -> None:
+def command(
+    ctx: click.Context, file: str, target: str | None, size: int | None, shrink: str | None, as_json: bool
+) -> None:
     """Prove that the schedule (.json) or MSCCL program (.xml) in FILE computes its collective.
 
     Exits 0 when it does, and 1, saying where it goes wrong, when it does not.
@@ -29,8 +32,10 @@ def command(ctx: click.Context, file: str, target: str | None, size: int | None,
     artifact = load_artifact(file)
     if artifact.is_program:
         correct = _program(artifact, target, size, as_json)
-    elif target is not None or size is not None:
-        raise InputError(f"--target and --size are for a program, and {artifact.name} is a schedule")
+        if not correct and shrink is not None:
+            _shrink(artifact, target, size, shrink)
+    elif target is not None or size is not None or shrink is not None:
+        raise InputError(f"--target, --size and --shrink are for a program, and {artifact.name} is a schedule")
     else:
         correct = _schedule(artifact, as_json)
     if not correct:
@@ -82,6 +87,21 @@ def _program(artifact: Artifact, target: str | None, size: int | None, as_json: 
     proven = _PROVEN if report.facts["collective"] == "allreduce" else "right on all ranks, whatever the timing"
     echo_facts([("correct", proven), *_words(report.facts)])
     return True
+
+
+def _shrink(artifact: Artifact, target: str | None, size: int | None, output: str) -> None:
+    """Write a smaller program with the same first error."""
+    from latecomer.codegen import msccl_xml
+    from latecomer.codegen.shrink import shrink
+    from latecomer.codegen.verify import examine_text
+
+    errors = examine_text(artifact.text, artifact.name, target, None if size is None else [size]).errors
+    code = errors[0].code
+    with working(f"looking for a smaller program with {code}"):
+        small = shrink(msccl_xml.read(artifact.text, artifact.name), code, target)
+    write_file(output, msccl_xml.write(small, target or "msccl-executor"))
+    steps = sum(1 for _ in small.steps())
+    click.echo(f"wrote {output}: {code} with {small.ranks} ranks and {steps} steps", err=True)
 
 
 def _words(facts: dict[str, Any]) -> list[tuple[str, str]]:

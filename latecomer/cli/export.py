@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING
 
 import click
 
 from latecomer.cli.artifacts import load_schedule
-from latecomer.cli.options import reads
+from latecomer.cli.export_directory import export_directory
+from latecomer.cli.options import parse_sizes, reads
 from latecomer.cli.output import echo_facts, warn, working, write_file
 from latecomer.schedules.errors import IncorrectProgram
 from latecomer.schedules.units import format_size, parse_size
@@ -29,9 +31,16 @@ _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2}
 @click.option("--out-of-place", "placement", flag_value="out", help="Serve out-of-place calls instead.")
 @click.option("--min-bytes", metavar="SIZE", callback=reads(parse_size), help="Smallest message it serves. [0]")
 @click.option("--max-bytes", metavar="SIZE", callback=reads(parse_size), help="Largest message it serves. [1GiB]")
+@click.option(
+    "--for-sizes",
+    metavar="LOW..HIGH",
+    callback=reads(parse_sizes),
+    help="Cut the chunks so that the powers of two in this range, and its ends, divide (float32).",
+)
 @click.option("-o", "--output", metavar="OUT", help="Write to OUT instead of standard output; nccl: a directory.")
 def command(
-    file: str, to: str, placement: str, min_bytes: int | None, max_bytes: int | None, output: str | None
+    file: str, to: str, placement: str, min_bytes: int | None, max_bytes: int | None,
+    for_sizes: tuple[int, int] | None, output: str | None
 ) -> None:
     """Compile the schedule in FILE into an MSCCL XML for TARGET, or (nccl) into a CUDA/NCCL project.
 
@@ -53,7 +62,20 @@ def command(
         _export_project(load_schedule(file, "export"), output)
         return
     goal = target(to)
+    if os.path.isdir(file):
+        if min_bytes is not None or max_bytes is not None or for_sizes is not None:
+            raise click.UsageError("the plans of a set have their own sizes: drop the options that give some")
+        with working("compiling and proving"):
+            files = export_directory(file, output, goal, placement == "in")
+        echo_facts([("wrote", f"{len(files)} files to {output} for {goal.name}, each read back and proven"),
+                    *((os.path.basename(path), _serves(program)) for path, program in files)])
+        return
     schedule = load_schedule(file, "export")
+    if for_sizes is not None:
+        from latecomer.codegen.divide import fitting
+
+        schedule = fitting(schedule, *for_sizes, max(_ELEMENT_BYTES.values()))
+        min_bytes, max_bytes = min_bytes or for_sizes[0], max_bytes or for_sizes[1]
     with working("compiling and proving"):
         program, text = compile_schedule(schedule, goal.name, _options(schedule, placement, min_bytes, max_bytes))
     for message in _unserved(schedule, program):

@@ -1,0 +1,80 @@
+"""`latecomer lint FILE…`: will this runtime pick this file for this call?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from latecomer.cli.options import reads
+from latecomer.cli.output import echo_facts, echo_json, write_file
+from latecomer.schedules.errors import IncorrectProgram, InputError
+from latecomer.schedules.units import parse_size
+
+COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "reduce")
+
+
+@click.command("lint")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--target", required=True, metavar="T", help="msccl-executor, msccl, rccl or portable.")
+@click.option("--size", required=True, metavar="SIZE", callback=reads(parse_size), help="Bytes of the whole message.")
+@click.option("--ngpus", required=True, type=click.IntRange(min=1), help="Ranks of the communicator.")
+@click.option("--element-bytes", type=click.IntRange(1, 16), default=4, show_default=True, help="Bytes of an element.")
+@click.option("--out-of-place", is_flag=True, help="The call has different send and receive buffers.")
+@click.option("--collective", type=click.Choice(COLLECTIVES), default="allreduce", show_default=True)
+@click.option("--fix", metavar="OUT", help="Write a copy without the mechanical faults to OUT (one FILE).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    target: str,
+    size: int,
+    ngpus: int,
+    element_bytes: int,
+    out_of_place: bool,
+    collective: str,
+    fix: str | None,
+    as_json: bool,
+) -> None:
+    """Say whether runtime T picks each FILE for a call of SIZE bytes on NGPUS ranks, or every reason why not.
+
+    Runtimes that do not pick a file say nothing and run something else. A directory is judged as a runtime reads
+    it: all that is in it. Exits 0 when every FILE would be picked.
+
+    \b
+      latecomer lint plan.xml --target msccl-executor --size 64MiB --ngpus 8
+    """
+    from latecomer.codegen.lint import STATE, Answer, lint, lint_text, text_of
+    from latecomer.codegen.lint import fix as repair
+    from latecomer.codegen.serves import Call
+    from latecomer.codegen.targets import target as named
+
+    call = Call(size, ngpus, element_bytes, not out_of_place, collective)
+    goal = named(target)
+    answers: list[Answer] = lint(files, call, target)
+    repaired: list[str] = []
+    if fix is not None:
+        if len(files) != 1 or files[0].is_dir():
+            raise InputError("--fix repairs one file at a time; name one FILE")
+        text, mended = repair(text_of(files[0]), str(files[0]), target)
+        write_file(fix, text)
+        repaired = [str(finding) for finding in mended]
+        answers = [lint_text(text, fix, call, goal)]
+    picked = bool(answers) and all(answer.picked for answer in answers)
+    if as_json:
+        shown = [
+            {"file": a.file, "picked": a.picked, "findings": [f.to_dict() for f in a.findings]} for a in answers
+        ]
+        echo_json({"target": target, "picked": picked, "files": shown, "repaired": repaired})
+    else:
+        for line in repaired:
+            click.echo(f"repaired {line}")
+        for answer in answers:
+            echo_facts([(answer.file, f"{'yes' if answer.picked else 'no'}, {target} "
+                                      f"{'picks' if answer.picked else 'does not pick'} it for this call")])
+            for finding in answer.findings:
+                click.echo(f"  {finding}")
+        click.echo(f"note: {STATE[target]}" if target in STATE else "note: portable files are judged for all runtimes")
+    if not picked:
+        ctx.exit(IncorrectProgram.exit_code)

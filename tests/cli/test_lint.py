@@ -1,0 +1,72 @@
+"""lint, check --target and --shrink, export of sizes and of plan sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from .conftest import Run
+
+
+def test_lint_says_yes_or_why_not(run: Run, ring_file: str) -> None:
+    assert run("export", ring_file, "--to", "rccl", "-o", "a.xml").exit_code == 0
+    yes = run("lint", "a.xml", "--target", "rccl", "--size", "1MiB", "--ngpus", "4")
+    assert yes.exit_code == 0
+    assert "yes, rccl picks it" in yes.stdout
+    no = run("lint", "a.xml", "--target", "rccl", "--size", "1MiB", "--ngpus", "8")
+    assert no.exit_code == 1
+    assert "L01: the file is for 4 ranks, the call has 8" in no.stdout
+    as_json = json.loads(run("lint", "a.xml", "--target", "rccl", "--size", "2GiB", "--ngpus", "4", "--json").stdout)
+    assert as_json["picked"] is False
+    assert [f["code"] for f in as_json["files"][0]["findings"]] == ["L04"]
+
+
+def test_lint_fixes_what_is_mechanical(run: Run, ring_file: str, tmp_path: Path) -> None:
+    run("export", ring_file, "--to", "msccl-executor", "-o", "a.xml")
+    good = (tmp_path / "a.xml").read_text()
+    (tmp_path / "b.xml").write_text(good.replace(' minBytes="0"', ""))
+    call = ("--target", "msccl-executor", "--size", "1MiB", "--ngpus", "4")
+    assert "A08" in run("lint", "b.xml", *call).stdout
+    fixed = run("lint", "b.xml", *call, "--fix", "c.xml")
+    assert fixed.exit_code == 0
+    assert "repaired b.xml:1: error A08" in fixed.stdout
+    assert (tmp_path / "c.xml").read_text() == good
+
+
+def test_lint_refuses_what_it_cannot_read(run: Run, refused: Callable[..., str]) -> None:
+    call = ("--target", "rccl", "--size", "1MiB", "--ngpus", "4")
+    assert "cannot read missing.xml" in refused("lint", "missing.xml", *call)
+    assert "there are msccl" in refused("lint", "x.xml", "--target", "nccl3", "--size", "1MiB", "--ngpus", "4")
+
+
+def test_check_shrinks_a_failing_program(run: Run, ring_file: str, tmp_path: Path) -> None:
+    run("export", ring_file, "--to", "msccl-executor", "-o", "a.xml")
+    lines = (tmp_path / "a.xml").read_text().splitlines()
+    first = next(i for i, line in enumerate(lines) if 'type="rrcs"' in line)
+    lines[first] = lines[first].replace('dstoff="', 'dstoff="1')
+    (tmp_path / "b.xml").write_text("\n".join(lines))
+    result = run("check", "b.xml", "--shrink", "small.xml")
+    assert result.exit_code == 1
+    assert "wrote small.xml: S07" in result.stderr
+    again = run("check", "small.xml")
+    assert again.exit_code == 1
+    assert "S07" in again.stderr
+    assert len((tmp_path / "small.xml").read_text()) < len("\n".join(lines)) / 2
+
+
+def test_export_for_sizes_and_of_a_plan_set(run: Run, refused: Callable[..., str], tmp_path: Path) -> None:
+    question = ("--topology", "switch:4@450GB/s", "--late", "3", "--delay", "5ms")
+    run("synth", *question, "--size", "1GiB", "--algorithm", "stragglar", "-o", "plan.json")
+    assert "multiple of 3" in run("export", "plan.json", "--to", "msccl", "-o", "a.xml").stdout
+    cut = run("export", "plan.json", "--to", "msccl", "--for-sizes", "1MiB..1GiB", "-o", "a.xml")
+    assert "1 MiB … 1 GiB" in cut.stdout
+    assert run("lint", "a.xml", "--target", "msccl", "--size", "1GiB", "--ngpus", "4").exit_code == 0
+    assert run("synth", *question, "--sizes", "1KiB..16MiB", "-o", "plans").exit_code == 0
+    made = run("export", "plans", "--to", "msccl-executor", "-o", "xmls")
+    assert made.exit_code == 0, made.stderr
+    names = sorted(p.name for p in (tmp_path / "xmls").iterdir())
+    assert len(names) == len(list((tmp_path / "plans").iterdir()))
+    assert all(name.endswith(".xml") for name in names)
+    assert "not an empty directory" in refused("export", "plans", "--to", "msccl-executor", "-o", "xmls")
+    assert "name it with -o DIR" in refused("export", "plans", "--to", "msccl-executor")
