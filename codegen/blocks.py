@@ -33,6 +33,7 @@ class _End:
     cost: int
     first: int
     last: int
+    members: frozenset[int]
 
 
 def place_in_blocks(
@@ -78,7 +79,8 @@ def place_in_blocks(
 
 def _end(block: Block, drafts: Sequence[Draft], costs: Sequence[int]) -> _End:
     positions = block.drafts
-    return _End(block, sum(costs[p] for p in positions), drafts[positions[0]].round, drafts[positions[-1]].round)
+    cost = sum(costs[p] for p in positions)
+    return _End(block, cost, drafts[positions[0]].round, drafts[positions[-1]].round, frozenset(positions))
 
 
 _Value = Callable[[_End, _End], tuple[int, int] | None]
@@ -87,9 +89,13 @@ _Value = Callable[[_End, _End], tuple[int, int] | None]
 
 def _forwarding(forwards: dict[int, int]) -> _Value:
     def value(ins: _End, outs: _End) -> tuple[int, int] | None:
+        enough = max(len(ins.block.drafts), len(outs.block.drafts))
+        candidates = sum(forwards.get(position) in ins.members for position in outs.block.drafts)
+        if 2 * candidates < enough:
+            return None
         together = sorted(ins.block.drafts + outs.block.drafts)
         joined = sum(forwards.get(later) == earlier for earlier, later in pairwise(together))
-        return (joined, joined) if 2 * joined >= max(len(ins.block.drafts), len(outs.block.drafts)) else None
+        return (joined, joined) if 2 * joined >= enough else None
     return value
 
 

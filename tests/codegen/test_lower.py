@@ -171,7 +171,7 @@ def test_limits_are_named() -> None:
         lower(schedule, tight)
     assert error.value.limit == "threadblocks"
     with pytest.raises(LimitExceeded) as error:
-        lower(ring.schedule(16, 2048), "rccl")
+        lower(ring.schedule(4, 1200), "rccl")
     assert error.value.limit in ("nodes", "threadblocks", "channels")
     assert "largest number of chunks" in str(error.value)
 
