@@ -89,7 +89,12 @@ def _cut(
     most = min(target.steps, even) if count > 1 else target.steps
     parts, used_s, used_r = [Part(sender, receiver)], 0, 0
     for k, position in enumerate(connection.sent):
-        if used_s + sending[k] > most or used_r + receiving[k] > most:
+        if max(sending[k], receiving[k]) > target.steps:
+            raise LimitExceeded(
+                f"one message from rank {sender} to rank {receiver} takes {max(sending[k], receiving[k])} steps, and a "
+                f"threadblock of {target.name} has {target.steps}; use fewer chunks",
+                limit="steps")
+        if parts[-1].sent and (used_s + sending[k] > most or used_r + receiving[k] > most):
             parts.append(Part(sender, receiver))
             used_s = used_r = 0
         used_s, used_r = used_s + sending[k], used_r + receiving[k]

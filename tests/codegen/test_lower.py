@@ -174,6 +174,11 @@ def test_limits_are_named() -> None:
         lower(ring.schedule(4, 1200), "rccl")
     assert error.value.limit in ("nodes", "threadblocks", "channels")
     assert "largest number of chunks" in str(error.value)
+    whole_messages = made("direct", 64)
+    assert whole_messages is not None
+    with pytest.raises(LimitExceeded, match="one message from rank 63 to rank 0 takes 65 steps") as error:
+        lower(whole_messages, "portable")
+    assert error.value.limit == "steps"
 
 
 @pytest.mark.parametrize(("options", "to", "message"), [
