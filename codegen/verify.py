@@ -19,11 +19,14 @@ from latecomer.codegen.msccl_reader import read_with_notes
 from latecomer.codegen.structure import check_structure
 from latecomer.codegen.symbolic import interpret
 from latecomer.codegen.targets import target as named_target
-from latecomer.schedules.errors import IncorrectProgram
+from latecomer.schedules.errors import IncorrectProgram, InputError
 from latecomer.schedules.program import Program
 
 MAX_REORDERED = 64
 """Races of which both orders are run, to tell those that matter; further ones count as mattering."""
+
+MAX_CELLS = 4_000_000
+"""Chunks of one kind of buffer on all ranks: 64 ranks of 62,500."""
 
 _RUNS_ANYWAY = frozenset(
     ["S05", "S11", "S12", "S13", "S14", "S15", "T04", "T05", "T10", "G05", "G06", "G07", "G09", "D06", "D07", "D08"]
@@ -64,6 +67,7 @@ def examine(program: Program, target: str | None = None, sizes: Sequence[int] | 
     `sizes` are the sizes asked about (by default all that the program says it serves). O(steps² / 64 per
     rank).
     """
+    _sizes_one_can_run(program)
     findings = Findings(program.source or "program", target)
     goal = named_target(target) if target is not None else None
     check_structure(program, findings, goal)
@@ -76,6 +80,16 @@ def examine(program: Program, target: str | None = None, sizes: Sequence[int] | 
         _behaviour(program, findings, facts, sizes)
     found = sorted(findings.found, key=lambda f: {"error": 0, "warning": 1, "note": 2}[f.severity])
     return Report(tuple(found), facts)
+
+
+def _sizes_one_can_run(program: Program) -> None:
+    """Refuse a buffer of absurd length before anything is allocated for it; real files have thousands of chunks."""
+    longest = max((max(gpu.i_chunks, gpu.o_chunks, gpu.s_chunks) for gpu in program.gpus), default=0)
+    if max(program.chunks, longest) * len(program.gpus) > MAX_CELLS:
+        raise InputError(
+            f"{program.source or 'program'}: buffers of {max(program.chunks, longest)} chunks on {len(program.gpus)} "
+            f"ranks are more than can be checked ({MAX_CELLS} in all); no runtime is given such a file"
+        )
 
 
 def verify(program: Program, target: str | None = None, sizes: Sequence[int] | None = None) -> Report:

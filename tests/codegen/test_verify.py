@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from latecomer.codegen import msccl_xml
+from latecomer.codegen.lower import lower
 from latecomer.codegen.shrink import shrink
 from latecomer.codegen.verify import Report, examine, examine_text, verify
 from latecomer.schedules.errors import IncorrectProgram, InputError
 from latecomer.schedules.program import Gpu, Program, Protocol, Step, Threadblock
+from latecomer.synth.algorithms import ring
 
 
 def program(
@@ -162,6 +165,12 @@ def test_the_ten_real_files_are_proven(name: str, shared_data: Callable[[str], P
     assert all(f.severity == "note" for f in report.findings)
     if name == "ndv4_ag-32m-1g":
         assert report.facts["rendezvous_safe"] is False
+
+
+def test_absurd_buffers_are_refused_before_they_are_made() -> None:
+    text = msccl_xml.write(lower(ring.schedule(4))).replace('nchunksperloop="4"', 'nchunksperloop="2147483647"')
+    with pytest.raises(InputError, match="buffers of 2147483647 chunks on 4 ranks are more than can be checked"):
+        examine_text(text)
 
 
 def test_hostile_files_cost_little() -> None:

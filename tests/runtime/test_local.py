@@ -49,7 +49,7 @@ def test_every_algorithm_type_and_late_rank(name: str, ranks: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_large_message(name: str) -> None:
-    built = schedule(name, 8, 3)
+    built = schedule(name, 4 if name == "exact" else 8, 3)  # an exhaustive search of 8 ranks takes minutes
     assert built is not None
     with LocalGroup(Plan(built)) as group:
         run(group, 2**20 + 3, "float32", late=3, delay_s=0.02)
