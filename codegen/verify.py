@@ -57,7 +57,12 @@ def examine_text(
 ) -> Report:
     """`examine` for a file, with its lexical faults. Raises `InputError` where it cannot be read at all."""
     program, notes = read_with_notes(text, source, target)
-    report = examine(program, target, sizes)
+    try:
+        report = examine(program, target, sizes)
+    except InputError:  # what the text is blamed for already explains it
+        if not notes:
+            raise
+        return Report(tuple(notes), {})
     return Report((*notes, *report.findings), report.facts)
 
 
@@ -67,7 +72,6 @@ def examine(program: Program, target: str | None = None, sizes: Sequence[int] | 
     `sizes` are the sizes asked about (by default all that the program says it serves). O(steps² / 64 per
     rank).
     """
-    _sizes_one_can_run(program)
     findings = Findings(program.source or "program", target)
     goal = named_target(target) if target is not None else None
     check_structure(program, findings, goal)
@@ -77,6 +81,7 @@ def examine(program: Program, target: str | None = None, sizes: Sequence[int] | 
         "channels": program.channels, "steps": sum(1 for _ in program.steps()),
     }
     if all(finding.code in _RUNS_ANYWAY for finding in findings.errors):
+        _sizes_one_can_run(program)
         _behaviour(program, findings, facts, sizes)
     found = sorted(findings.found, key=lambda f: {"error": 0, "warning": 1, "note": 2}[f.severity])
     return Report(tuple(found), facts)
