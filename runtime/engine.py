@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from latecomer.runtime.arrays import Arrays
-from latecomer.runtime.steps import Range, Step
+from latecomer.runtime.steps import Range, Step, Steps
 from latecomer.runtime.transports.base import Transport
 
 NO_LIMIT = 1 << 60
+SOON = 3
+"""Receives of so many rounds, from that of the next send on, are posted before it."""
+_NOTHING = Steps((), 0, ())
 
 
 @dataclass(frozen=True)
@@ -54,41 +57,48 @@ class Engine:
         self._done: list[bool] = []
         self._posted: list[bool] = []
         self._staged: dict[int, Any] = {}
+        self._flying: dict[int, int] = {}
+        """Sends on their way → their rounds."""
         self.done = 0
-        self.load(())
+        self.load(_NOTHING)
 
     # -- state ------------------------------------------------------------------------------------------------------
 
-    def load(self, steps: tuple[Step, ...]) -> None:
-        """Take `steps`; those done or posted before must be the first of them."""
-        begun = [i for i, posted in enumerate(self._posted) if posted]
-        assert all(self.steps[i] == steps[i] for i in begun), "a rank goes on in another list than it began"
-        self.steps = steps
-        self._done = [i < len(self._done) and self._done[i] for i in range(len(steps))]
-        self._posted = [i < len(self._posted) and self._posted[i] for i in range(len(steps))]
-        self._missing = [sum(not self._done[j] for j in step.deps) for step in steps]
-        self._after: list[list[int]] = [[] for _ in steps]
-        self._unsent: dict[int, int] = {}
+    def load(self, steps: Steps) -> None:
+        """Take `steps`; those done or posted before must be the first of them (`Plan.branch` sees to it).
+
+        O(steps), in C but for those done before: the late rank begins with this, and after a cut everyone does.
+        """
+        graph = self._graph = steps.graph
+        self.steps = steps.steps
+        count = len(self.steps)
+        self._done = (self._done + [False] * count)[:count]
+        self._posted = (self._posted + [False] * count)[:count]
+        self._missing = list(graph.missing)
+        self._unsent = dict(graph.sends)
         """Round → its sends that have not left."""
-        for i, step in enumerate(steps):
-            for j in step.deps:
-                self._after[j].append(i)
-            if step.kind == "send" and step.parts and not self._done[i]:
-                self._unsent[step.round] = self._unsent.get(step.round, 0) + 1
-        flying = [i for i, step in enumerate(steps) if step.kind == "send" and self._posted[i] and not self._done[i]]
-        self._flying = {i: steps[i].round for i in flying}
+        for i, done in enumerate(self._done):
+            if done:
+                for j in graph.after[i]:
+                    self._missing[j] -= 1
+                if graph.message[i] and self.steps[i].kind == "send":
+                    self._count_sent(self.steps[i].round)
         self._rounds = sorted(self._unsent)
-        self._local: list[int] = []
-        """Heap of steps without a message that can run."""
-        self._queues: dict[str, dict[int, deque[int]]] = {"send": {}, "receive": {}}
+        self._queues = {
+            kind: {peer: deque(i for i in messages if not self._posted[i]) for peer, messages in by_peer.items()}
+            for kind, by_peer in graph.queues.items()
+        }
         """Messages not posted, by peer, in list order."""
-        for i, step in enumerate(steps):
-            if self._posted[i]:
-                continue
-            if self._is_message(i):
-                self._queues[step.kind].setdefault(step.peer, deque()).append(i)
-            elif not self._missing[i]:
-                self._local.append(i)  # ascending: a heap
+        self._local = [i for i in graph.local if not self._missing[i] and not self._posted[i]]
+        """Steps without a message that can run: ascending, so a heap."""
+
+    def _count_sent(self, number: int) -> bool:
+        """A send of round `number` has left; True if it was the last."""
+        self._unsent[number] -= 1
+        if self._unsent[number]:
+            return False
+        del self._unsent[number]
+        return True
 
     @property
     def finished(self) -> bool:
@@ -103,9 +113,6 @@ class Engine:
         """Steps that are posted or could be, in list order."""
         return [i for i, done in enumerate(self._done) if not done and not self._missing[i]]
 
-    def _is_message(self, i: int) -> bool:
-        return self.steps[i].kind in ("send", "receive") and bool(self.steps[i].parts)
-
     # -- progress ---------------------------------------------------------------------------------------------------
 
     def ended(self, key: int) -> None:
@@ -114,34 +121,36 @@ class Engine:
         if step.kind == "send":
             self._staged.pop(key, None)
             self._flying.pop(key, None)
-            left = self._unsent[step.round] - 1
-            self._unsent[step.round] = left
-            if not left:
+            if self._count_sent(step.round):
                 self._rounds.remove(step.round)
         self._finish(key)
 
     def _finish(self, i: int) -> None:
         self._done[i] = True
         self.done += 1
-        for j in self._after[i]:
+        for j in self._graph.after[i]:
             self._missing[j] -= 1
-            if not self._missing[j] and not self._posted[j] and not self._is_message(j):
+            if not self._missing[j] and not self._posted[j] and not self._graph.message[j]:
                 heapq.heappush(self._local, j)
 
     def pump(self) -> None:
         """Start everything that may start."""
         self._run_locals()
-        self._post_receives()
+        # Receives first: what tells a sender that its message may come must not queue behind our data. But only those
+        # that are soon needed: to post a hundred takes as long as a round.
+        soon = (self._rounds[0] if self._rounds else NO_LIMIT) + SOON
+        self._post_receives(soon)
         while (i := self._next("send", self._may_send)) >= 0:
             if self.steps[i].round >= self.started:
-                # Receives first: what tells a sender that its message may come must not queue behind our data.
                 self.started = self.steps[i].round + 1
-                self._post_receives()
+                self._post_receives(soon)
             self._post_send(i)
         self._run_locals()
+        self._post_receives(NO_LIMIT)
 
-    def _post_receives(self) -> None:
-        while (i := self._next("receive", self._is_open)) >= 0:
+    def _post_receives(self, before: int) -> None:
+        """Those of rounds < `before` whose place is free."""
+        while (i := self._next("receive", lambda i: self.steps[i].round < before and self._is_open(i))) >= 0:
             step = self.steps[i]
             self._transport.receive(i, step.peer, self._job.tags | step.number, self._job.view(step.parts[0].dst))
 

@@ -185,13 +185,13 @@ class Executor:
         control: Early | Late | None = None
         self._progress = time.monotonic()
         if plan.late is None:
-            engine.load(steps.steps)
+            engine.load(steps)
         elif plan.late == transport.rank:
             control = Late(transport, tags)
         else:
             control = Early(transport, tags, plan.late)
             engine.sends_begin = True
-            engine.load(steps.steps)
+            engine.load(steps)
         self._engine, self._control = engine, control
         agreed, branch = control is None, None
         while True:
@@ -204,7 +204,7 @@ class Executor:
                     transport.arrays.copy(kept, buffers["scratch"][: len(kept)])
                 steps, branch = branch, None
                 engine.limit, engine.sends_begin = NO_LIMIT, False
-                engine.load(steps.steps)
+                engine.load(steps)
                 continue
             if agreed and branch is None and engine.finished and not (control and control.open):
                 return steps
@@ -247,6 +247,7 @@ class Executor:
             steps = self.plan.steps(self.transport.rank, cut, elements)
             if max((step.number for step in steps.steps), default=0) >= NUMBERS:
                 raise InputError("more messages between two ranks than tags can tell apart; use fewer chunks")
+            _ = steps.graph  # made here, in `prepare` where it is called, not by the first call's engine
             self._compiled[key] = steps
         return self._compiled[key]
 
