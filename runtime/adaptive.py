@@ -57,6 +57,7 @@ class Late:
         self.open: set[int] = set()
         for i, peer in enumerate(self._peers):
             self._transport.send(self._key(i, 0), peer, tags | HERE, self._here)
+        for i, peer in enumerate(self._peers):
             self._transport.receive(self._key(i, 1), peer, tags | ANSWER, self._answers[i])
 
     def _key(self, i: int, kind: int) -> int:

@@ -133,11 +133,12 @@ class Engine:
             if not self._missing[j] and not self._posted[j] and not self._graph.message[j]:
                 heapq.heappush(self._local, j)
 
-    def pump(self) -> None:
-        """Start everything that may start."""
+    def pump(self) -> bool:
+        """Start what may start. False: nothing more can until a message ends; True: there are receives for later,
+        to be posted by further calls while nothing else is to be done."""
         self._run_locals()
-        # Receives first: what tells a sender that its message may come must not queue behind our data. But only those
-        # that are soon needed: to post a hundred takes as long as a round.
+        # Receives first: what tells a sender that its message may come must not queue behind our data. But those for
+        # later a few at a time: to post a hundred takes as long as a round.
         soon = (self._rounds[0] if self._rounds else NO_LIMIT) + SOON
         self._post_receives(soon)
         while (i := self._next("send", self._may_send)) >= 0:
@@ -146,13 +147,15 @@ class Engine:
                 self._post_receives(soon)
             self._post_send(i)
         self._run_locals()
-        self._post_receives(NO_LIMIT)
+        return self._post_receives(NO_LIMIT, most=4)
 
-    def _post_receives(self, before: int) -> None:
-        """Those of rounds < `before` whose place is free."""
-        while (i := self._next("receive", lambda i: self.steps[i].round < before and self._is_open(i))) >= 0:
+    def _post_receives(self, before: int, most: int = NO_LIMIT) -> bool:
+        """At most `most` of those of rounds < `before` whose place is free; True if there may be more."""
+        while most and (i := self._next("receive", lambda i: self.steps[i].round < before and self._is_open(i))) >= 0:
             step = self.steps[i]
             self._transport.receive(i, step.peer, self._job.tags | step.number, self._job.view(step.parts[0].dst))
+            most -= 1
+        return not most
 
     def _next(self, kind: str, may: Callable[[int], bool]) -> int:
         """The first message of `kind` to post now, or -1.

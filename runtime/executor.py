@@ -44,6 +44,8 @@ class Executor:
         How long the ranks may take to come together here, to see that they hold the same plan.
     ahead:
         How many rounds of a rank's sends may be under way at once, beyond the first.
+    grace_s:
+        Adaptive plans: for how long the early ranks look for the late one before they begin pre-work.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class Executor:
         timeout_s: float | None = None,
         start_timeout_s: float = 120.0,
         ahead: int = 0,
+        grace_s: float = 0.003,
     ) -> None:
         if plan.ranks != transport.ranks:
             raise InputError(
@@ -74,7 +77,7 @@ class Executor:
             )
         self.plan, self.transport = plan, transport
         self.timeout_s = transport.default_timeout_s if timeout_s is None else timeout_s
-        self._ahead = ahead
+        self._ahead, self._grace_s = ahead, grace_s
         self._compiled: dict[tuple[int | None, int], Steps] = {}
         self._scratch: dict[str, Any] = {}
         self._calls = 0
@@ -193,9 +196,11 @@ class Executor:
             engine.sends_begin = True
             engine.load(steps)
         self._engine, self._control = engine, control
+        if isinstance(control, Early):
+            self._give_grace(control, engine)
         agreed, branch = control is None, None
         while True:
-            engine.pump()
+            more = engine.pump()
             if branch is not None and (branch.scratch <= len(buffers["scratch"]) or engine.through(engine.limit)):
                 # The branch's cells begin with the trunk's, so what is under way may stay where it is; only where the
                 # memory is too small must it land first.
@@ -208,7 +213,7 @@ class Executor:
                 continue
             if agreed and branch is None and engine.finished and not (control and control.open):
                 return steps
-            key = self._next()
+            key = self._next(engine, more)
             if key is None:
                 return steps
             if key >= 0:
@@ -221,14 +226,29 @@ class Executor:
                 branch = self._steps(cut, len(buffers["input"]))
                 engine.limit, engine.sends_begin = cut, False
 
-    def _next(self) -> int | None:
-        """The next key; None when the alarm was raised, by this rank's timeout or another's."""
+    def _give_grace(self, control: Early, engine: Engine) -> None:
+        """Where nobody is late, nothing is begun that all would have to wait for, and the answers need not queue."""
+        engine.limit = 0
+        key = self.transport.wait(self._grace_s)
+        if key is None:
+            engine.limit = NO_LIMIT
+        else:
+            control.ended(key, engine)
+
+    def _next(self, engine: Engine, more: bool) -> int | None:
+        """The next key; None when the alarm was raised, by this rank's timeout or another's.
+
+        `more`: as long as no message has ended, `engine` has receives to post.
+        """
         while True:
-            key = self.transport.wait(LOOK_S)
+            key = self.transport.wait(0.0 if more else LOOK_S)
             now = time.monotonic()
             if key is not None:
                 self._progress = now
                 return key
+            if more:
+                more = engine.pump()
+                continue
             if self._monitor.alarm is None and now - self._progress > self.timeout_s:
                 self._monitor.raise_alarm(
                     self._calls, f"rank {self.transport.rank} made no progress for {self.timeout_s:g} s"
