@@ -63,7 +63,7 @@ class Executor:
         timeout_s: float | None = None,
         start_timeout_s: float = 120.0,
         ahead: int = 0,
-        grace_s: float = 0.003,
+        grace_s: float = 0.005,
     ) -> None:
         if plan.ranks != transport.ranks:
             raise InputError(

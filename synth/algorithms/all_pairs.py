@@ -19,10 +19,8 @@ x = min(1, d(n-1)/(n-2)) of the message, so
     T(d) = x + (1 - x)·2(n-1)/n = max(1, (2(n-1) - (n-1)·d)/n)   in units of S·β,
 
 which is the lower bound at every d (`latecomer.schedules.bounds.bandwidth_bound`): no schedule does better. Both
-parts keep
-all ports full but for one segment's gather, so T = T(d) + (n-2)/((n-1)m)·S·β + latencies, of which a fully reduced
-message
-has m+1 rounds' and a raw one two rounds'.
+parts keep all ports full but for one segment's gather, so T = T(d) + (n-2)/((n-1)m)·S·β + latencies, of which a fully
+reduced message has m+1 rounds' and a raw one two rounds'.
 
 * `schedule`: the *planned* form: which segments are reduced is fixed for an expected delay. Static; what XML can hold.
 * `adaptive`: nobody needs to know the delay: segments are reduced one after another until the straggler is there, and a
@@ -52,11 +50,9 @@ PHASES = (Phase(kind="prework", stage=0), Phase(kind="completion", stage=1), Pha
 
 @dataclass(frozen=True)
 class Segment:
-    """The chunks of one segment, and who owns each: of the early ranks (if it is reduced), of all ranks (if it is
-    raw)."""
+    """Consecutive chunks of the message, and who owns each."""
 
     chunks: NDArray[np.int64]
-    early_owner: NDArray[np.int64]
     owner: NDArray[np.int64]
 
 
@@ -65,26 +61,27 @@ def schedule(ranks: int, segments: int | None = None, *, delay: Fraction | None 
 
     `segments` (8 by default) of which the share x (module text), rounded down, is reduced in one round of pre-work.
     Rounds after the arrival: r + 1 for r reduced segments, and twice a logarithm of the number of raw ones. Arriving
-    earlier
-    or later than planned is correct and costs time.
+    earlier or later than planned is correct and costs time.
     """
     segments = 8 if segments is None else segments
     require_size(ranks, segments)
     reduced = segments if delay is None else int(reducible(ranks, delay) * segments)
-    early, parts, sizes, first = ranks - 1, [], [], 0
-    for number in range(segments):
-        pieces = early if number < reduced else ranks
-        every = np.arange(pieces)
-        parts.append(Segment(first + every, every, every))
-        # In units of S / (segments · early · ranks) a segment is early·ranks.
-        sizes += [early * ranks // pieces] * pieces
-        first += pieces
-    owners = tuple(int(o) for part in parts for o in part.owner)
+    early = ranks - 1
+    parts = [Segment(s * early + np.arange(early), np.arange(early)) for s in range(reduced)]
+    first = reduced * early
+    raw = []
+    for size in _doubling(segments - reduced, reduced > 0):
+        every = np.arange(size * ranks)
+        raw.append(Segment(first + every, every // size))
+        first += len(every)
+    # In units of S / (segments · early · ranks) a segment is early·ranks.
+    sizes = [ranks] * (reduced * early) + [early] * (first - reduced * early)
+    owners = tuple(int(o) for part in (*parts, *raw) for o in part.owner)
     moves = Moves()
-    for part in parts[:reduced]:
+    for part in parts:
         _reduce(moves, 0, part, early)
     before = 1 if reduced and early > 1 else 0
-    transfers = Transfers.concat(moves.build(), _after_arrival(ranks, parts[:reduced], parts[reduced:], before))
+    transfers = Transfers.concat(moves.build(), _after_arrival(ranks, parts, raw, before))
     return Schedule(
         ranks=ranks,
         binding=tuple(range(ranks)),
@@ -100,10 +97,10 @@ def schedule(ranks: int, segments: int | None = None, *, delay: Fraction | None 
 def adaptive(ranks: int, segments: int | None = None) -> Schedule:
     """The form that needs no delay: one segment of pre-work a round, one branch per number of segments reduced.
 
-    A segment is cut both into N and into n equal pieces, so it has 2n-2 chunks, whichever way it will be owned.
+    A segment is cut both into N and into n equal pieces, so it has 2n-2 chunks, whichever way it will be owned: g raw
+    segments together are cut at multiples of g/n, which are multiples of 1/n of one.
     The branch after r rounds finishes r reduced segments and `segments` - r raw ones. The pre-work's round is cheap
-    to stop
-    after: the decision takes one round trip, and who arrives meanwhile loses nothing.
+    to stop after: the decision takes one round trip, and who arrives meanwhile loses nothing.
     Size: O(segments² · n²) rows in all.
     """
     segments = 8 if segments is None else segments
@@ -112,14 +109,24 @@ def adaptive(ranks: int, segments: int | None = None) -> Schedule:
     cuts = sorted({i * ranks for i in range(early + 1)} | {j * early for j in range(ranks + 1)})
     starts = np.array(cuts[:-1])
     pieces = len(starts)
-    parts = [Segment(s * pieces + np.arange(pieces), starts // ranks, starts // early) for s in range(segments)]
+    parts = [Segment(s * pieces + np.arange(pieces), starts // ranks) for s in range(segments)]
     moves = Moves()
     if early > 1:
         for t, part in enumerate(parts):
             _reduce(moves, t, part, early)
     trunk = moves.build()
+
+    def raw(done: int) -> list[Segment]:
+        groups, first = [], done
+        for size in _doubling(segments - done, done > 0):
+            # In units of 1/(n·N) of a segment: where each chunk of the group begins, and what an owner has.
+            at = (np.arange(size)[:, None] * early * ranks + starts).ravel()
+            groups.append(Segment(first * pieces + np.arange(size * pieces), at // (size * early)))
+            first += size
+        return groups
+
     branches = tuple(
-        Branch(prework_rounds=done, transfers=_after_arrival(ranks, parts[:done], parts[done:], done))
+        Branch(prework_rounds=done, transfers=_after_arrival(ranks, parts[:done], raw(done), done))
         for done in range(trunk.rounds + 1)
     )
     if early == 1:  # two ranks: there is nothing to reduce early, and only one way to go on
@@ -144,9 +151,10 @@ def synchronous_schedule(ranks: int, chunks: int | None = None) -> Schedule:
     chunks = ranks if chunks is None else chunks
     require_size(ranks, chunks)
     owners = np.arange(chunks) % ranks
+    whole = Segment(np.arange(chunks), owners)
     moves = Moves()
-    _exchange(moves, 0, owners, np.arange(chunks), range(ranks), reduce=True, phase=0)
-    _exchange(moves, 1, owners, np.arange(chunks), range(ranks), reduce=False, phase=0)
+    _exchange(moves, 0, whole, range(ranks), reduce=True, phase=0)
+    _exchange(moves, 1, whole, range(ranks), reduce=False, phase=0)
     return synchronous("all_pairs_sync", ranks, moves.build(), Chunks.equal(owners.tolist()), ports="shared")
 
 
@@ -158,66 +166,45 @@ def reducible(ranks: int, delay: Fraction) -> Fraction:
 
 
 def _after_arrival(ranks: int, reduced: Sequence[Segment], raw: Sequence[Segment], first_round: int) -> Transfers:
-    """Swap and gather the reduced segments, then scatter and spread the raw ones, from `first_round` on.
+    """Swap and gather the reduced segments, then scatter and spread the raw groups, from `first_round` on.
 
     Both parts fill all ports, so one after the other meets T(d). In the first round only the straggler's port is
-    full; the
-    first raw segments, which have rounds of their own, fill the others' meanwhile.
+    full; the first raw groups, which have rounds of their own, fill the others' meanwhile.
     """
-    early = range(ranks - 1)
     moves = Moves()
     for t, part in enumerate(reduced):
         # The straggler's pieces first: all else of this segment waits for them.
-        moves.swap(first_round + t, ranks - 1, part.early_owner, part.chunks, phase=COMPLETION)
-        _exchange(moves, first_round + t + 1, part.early_owner, part.chunks, early, reduce=False, phase=COMPLETION)
+        moves.swap(first_round + t, ranks - 1, part.owner, part.chunks, phase=COMPLETION)
+        _exchange(moves, first_round + t + 1, part, range(ranks - 1), reduce=False, phase=COMPLETION)
     scatter_round = first_round + len(reduced) + 1 if reduced else first_round
-    groups = _doubling(raw) if reduced else [raw]
-    for g, group in enumerate(groups):
-        for part in group:
-            _exchange(moves, scatter_round + g, part.owner, part.chunks, range(ranks), reduce=True, phase=SYNCHRONOUS)
-            _exchange(
-                moves,
-                scatter_round + len(groups) + g,
-                part.owner,
-                part.chunks,
-                range(ranks),
-                reduce=False,
-                phase=SYNCHRONOUS,
-            )
+    for g, group in enumerate(raw):
+        _exchange(moves, scatter_round + g, group, range(ranks), reduce=True, phase=SYNCHRONOUS)
+        _exchange(moves, scatter_round + len(raw) + g, group, range(ranks), reduce=False, phase=SYNCHRONOUS)
     return moves.build()
 
 
-def _doubling(parts: Sequence[Segment]) -> list[Sequence[Segment]]:
-    """Groups of 1, 1, 2, 4, … parts: fine where it matters, few messages in all.
+def _doubling(segments: int, fine: bool) -> list[int]:
+    """Raw segments in groups of 1, 1, 2, 4, …, of which an owner has one piece: few messages in all.
 
-    A message cannot be interrupted: one that holds many segments would keep a port from the completion's next swap.
+    `fine`: there is a completion. A message cannot be interrupted, and one that holds many segments would keep a port
+    from the completion's next swap. Without one they are all one group.
     """
-    groups, first = [], 0
-    while first < len(parts):
-        groups.append(parts[first : first + max(1, first)])
-        first += len(groups[-1])
+    groups: list[int] = []
+    while (left := segments - sum(groups)) > 0:
+        groups.append(min(left, max(1, sum(groups))) if fine else left)
     return groups
 
 
 def _reduce(moves: Moves, round: int, part: Segment, early: int) -> None:
-    _exchange(moves, round, part.early_owner, part.chunks, range(early), reduce=True, phase=PREWORK)
+    _exchange(moves, round, part, range(early), reduce=True, phase=PREWORK)
 
 
-def _exchange(
-    moves: Moves,
-    round: int,
-    owner: NDArray[np.int64],
-    chunk: NDArray[np.int64],
-    ranks: range,
-    *,
-    reduce: bool,
-    phase: int,
-) -> None:
+def _exchange(moves: Moves, round: int, part: Segment, ranks: range, *, reduce: bool, phase: int) -> None:
     """Everyone sends each owner its pieces (`reduce`), or each owner sends its pieces to everyone.
 
     Rank r turns to r+1 first, then r+2, …: at any moment every rank is sent to by one other.
     """
     for distance in range(1, len(ranks)):
-        other = (owner - distance) % len(ranks) if reduce else (owner + distance) % len(ranks)
-        src, dst = (other, owner) if reduce else (owner, other)
-        moves.move(round, src, dst, chunk, reduce=int(reduce), phase=phase)
+        other = (part.owner - distance) % len(ranks) if reduce else (part.owner + distance) % len(ranks)
+        src, dst = (other, part.owner) if reduce else (part.owner, other)
+        moves.move(round, src, dst, part.chunks, reduce=int(reduce), phase=phase)
