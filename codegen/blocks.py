@@ -88,10 +88,18 @@ _Value = Callable[[_End, _End], tuple[int, int] | None]
 
 
 def _forwarding(forwards: dict[int, int]) -> _Value:
+    known: dict[int, frozenset[int]] = {}
+
+    def wanted(outs: _End) -> frozenset[int]:
+        """The receives whose chunks `outs` sends on."""
+        first = outs.block.drafts[0]
+        if first not in known:
+            known[first] = frozenset(forwards[p] for p in outs.block.drafts if p in forwards)
+        return known[first]
+
     def value(ins: _End, outs: _End) -> tuple[int, int] | None:
         enough = max(len(ins.block.drafts), len(outs.block.drafts))
-        candidates = sum(forwards.get(position) in ins.members for position in outs.block.drafts)
-        if 2 * candidates < enough:
+        if 2 * len(ins.members & wanted(outs)) < enough:
             return None
         together = sorted(ins.block.drafts + outs.block.drafts)
         joined = sum(forwards.get(later) == earlier for earlier, later in pairwise(together))

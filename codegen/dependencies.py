@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from latecomer.codegen.operations import Operation, Place
 
@@ -16,13 +16,13 @@ def conflicts(accesses: Sequence[Access]) -> list[list[int]]:
     Read after write, write after read, write after write, chunk by chunk; chunk c of `input` and of `output`
     count as the same memory, so the result holds in place and out of place. O(chunks touched).
     """
-    writer: dict[tuple[bool, int], int] = {}
-    readers: dict[tuple[bool, int], list[int]] = {}
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
     result = []
     for i, (read, written, length) in enumerate(accesses):
         waits: set[int] = set()
         reads = [key for place in read for key in _keys(place, length)]
-        writes = list(_keys(written, length)) if written is not None else []
+        writes = _keys(written, length) if written is not None else ()
         for key in reads:
             if key in writer:
                 waits.add(writer[key])
@@ -40,9 +40,11 @@ def conflicts(accesses: Sequence[Access]) -> list[list[int]]:
     return result
 
 
-def _keys(place: Place, length: int) -> Iterable[tuple[bool, int]]:
-    scratch = place.buffer == "scratch"
-    return ((scratch, offset) for offset in range(place.offset, place.offset + length))
+def _keys(place: Place, length: int) -> range:
+    """A number for each chunk: from 0 on in the message, from -1 down in scratch."""
+    if place.buffer == "scratch":
+        return range(~place.offset, ~place.offset - length, -1)
+    return range(place.offset, place.offset + length)
 
 
 def least(

@@ -5,7 +5,7 @@ Offsets and lengths are in *units*: the equal pieces a program's buffers are cut
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import gcd
 from typing import NamedTuple
@@ -84,7 +84,7 @@ def draft_rank(
             types = ("cpy", "re")
         else:
             types = _TYPES[op.kind]
-        pieces = list(_pieces(op, units, scratch))
+        pieces = _pieces(op, units, scratch)
         for kind in types:
             drafts += [_draft(kind, op, piece) for piece in pieces]
         i += 1
@@ -108,20 +108,29 @@ class _Piece(NamedTuple):
     length: int
 
 
-def _pieces(op: Operation, units: Units, scratch: Sequence[int]) -> Iterator[_Piece]:
+def _pieces(op: Operation, units: Units, scratch: Sequence[int]) -> list[_Piece]:
     """The operation in units, cut where it is longer than a step can be."""
     length = units.starts[op.chunk + op.length] - units.starts[op.chunk]
     parts = -(-length // MAX_CNT)
     bounds = [length * k // parts for k in range(parts + 1)]
+    src, other, dst = (_in_units(place, units, scratch) for place in (op.src, op.other, op.dst))
+    if parts == 1:
+        return [_Piece(src, other, dst, length)]
+    return [
+        _Piece(_further(src, low), _further(other, low), _further(dst, low), high - low)
+        for low, high in pairwise(bounds)
+    ]
 
-    def at(place: Place | None, offset: int) -> Place | None:
-        if place is None:
-            return None
-        starts = scratch if place.buffer == "scratch" else units.starts
-        return Place(place.buffer, starts[place.offset] + offset)
 
-    for low, high in pairwise(bounds):
-        yield _Piece(at(op.src, low), at(op.other, low), at(op.dst, low), high - low)
+def _in_units(place: Place | None, units: Units, scratch: Sequence[int]) -> Place | None:
+    if place is None:
+        return None
+    starts = scratch if place.buffer == "scratch" else units.starts
+    return Place(place.buffer, starts[place.offset])
+
+
+def _further(place: Place | None, offset: int) -> Place | None:
+    return None if place is None else Place(place.buffer, place.offset + offset)
 
 
 def _draft(kind: StepType, op: Operation, piece: _Piece) -> Draft:

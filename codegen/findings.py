@@ -107,7 +107,7 @@ RULES = {
     "S08": Rule("offset + cnt beyond the buffer", _ALL, _CORRUPT),
     "S09": Rule("sends without a peer", _ALL, _BODY),
     "S10": Rule("receives without a peer", _ALL, _BODY),
-    "S11": Rule("fused step in a build without fused kernels", _RC, "the first matching call fails"),
+    "S11": Rule("fused step, which few RCCL builds run", _RC, "on RCCL the first matching call fails"),
     "S12": Rule("trailing nop", _NONE, "dropped, with its dependency"),
     "S13": Rule("merged re steps of different cnt", _ALL, "the last cnt is used for all: wrong results"),
     "S14": Rule("more than 16 re steps merge", _ALL, "an array on the device overruns"),
@@ -168,9 +168,13 @@ class Finding:
     tb: int | None = None
     step: int | None = None
 
-    def __str__(self) -> str:
+    def place(self) -> list[tuple[str, int]]:
+        """gpu, tb, step, as far as known."""
         names = (("gpu", self.gpu), ("tb", self.tb), ("step", self.step))
-        where = "/".join(f"{name} {value}" for name, value in names if value is not None)
+        return [(name, value) for name, value in names if value is not None]
+
+    def __str__(self) -> str:
+        where = "/".join(f"{name} {value}" for name, value in self.place())
         at = f"{self.source}:{self.line}" if self.line else self.source
         place = f"{at}: {where}: " if where else f"{at}: "
         return f"{place}{self.severity} {self.code}: {self.message}. At run time: {self.outcome}"

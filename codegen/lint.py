@@ -8,6 +8,7 @@ from pathlib import Path
 
 from latecomer.codegen.findings import RUNTIMES, Finding, Findings
 from latecomer.codegen.msccl_reader import NOT_A_PROGRAM, read_with_notes
+from latecomer.codegen.msccl_text import LARGEST_FILE
 from latecomer.codegen.msccl_xml import write
 from latecomer.codegen.serves import Call, refusals
 from latecomer.codegen.structure import check_structure
@@ -109,7 +110,11 @@ def _directory(inside: Sequence[Path], call: Call, goal: Target) -> list[Answer]
 
 def _stray(path: Path, findings: Findings) -> Answer | None:
     """The answer for a file that is no MSCCL XML at all."""
-    start = path.read_bytes()[:65536].decode("utf-8", "replace")
+    try:
+        with open(path, "rb") as file:
+            start = file.read(65536).decode("utf-8", "replace")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
     if "<algo" in start:
         return None
     findings.add("L07", f"{path.name} is not an MSCCL XML; the runtime reads every file in its directory")
@@ -117,9 +122,13 @@ def _stray(path: Path, findings: Findings) -> Answer | None:
 
 
 def text_of(path: Path) -> str:
-    """What is in the file. Raises `InputError` naming it."""
+    """What is in the file, of which no more is read than a program can have. Raises `InputError` naming it."""
     try:
-        return path.read_bytes().decode()
+        with open(path, "rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise InputError(f"{path} has over {LARGEST_FILE // 2**20} MiB; no runtime loads a program that large")
+        return data.decode()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

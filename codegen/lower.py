@@ -16,6 +16,7 @@ from latecomer.codegen.operations import Buffer
 from latecomer.codegen.scratch import Use, assign_cells, moved
 from latecomer.codegen.targets import FUSED, MAX_CNT, MAX_FUSED_REDUCES, MAX_NAME, NODE_BUDGET, Target, target
 from latecomer.schedules.chunks import Chunks
+from latecomer.schedules.collector import paused
 from latecomer.schedules.errors import InputError, LimitExceeded
 from latecomer.schedules.program import BufferName, Gpu, Program, Protocol, Step, Threadblock
 from latecomer.schedules.schedule import Schedule
@@ -37,6 +38,7 @@ class Options:
     max_bytes: int = LARGEST_BYTES
 
 
+@paused()
 def lower(schedule: Schedule, to: str | Target = "msccl-executor", options: Options | None = None) -> Program:
     """The program that does what `schedule` does on the target called `to`.
 
@@ -129,7 +131,10 @@ def _with_less_scratch(drafts: list[Draft], used: int) -> tuple[list[Draft], int
         else:
             uses.append(Use(draft.round, -1, None, touched))
     cells, sizes = assign_cells(uses, (1,) * used, lag=0, shared_lag=REUSE_LAG)
-    return [d._replace(src=moved(d.src, cells), dst=moved(d.dst, cells)) for d in drafts], len(sizes)
+    return [
+        draft._replace(src=moved(draft.src, cells), dst=moved(draft.dst, cells)) if use.fills or use.touches else draft
+        for draft, use in zip(drafts, uses, strict=True)
+    ], len(sizes)
 
 
 def _gpus(

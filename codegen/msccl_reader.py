@@ -9,6 +9,7 @@ from typing import NamedTuple, cast, get_args
 from latecomer.codegen.findings import Finding, Findings
 from latecomer.codegen.msccl_text import LARGEST_FILE, Tag, tags
 from latecomer.codegen.targets import MAX_NAME
+from latecomer.schedules.collector import paused
 from latecomer.schedules.errors import InputError
 from latecomer.schedules.program import (
     BufferName,
@@ -50,6 +51,7 @@ def read(text: str, source: str = "program") -> Program:
     return program
 
 
+@paused()
 def read_with_notes(
     text: str, source: str = "program", target: str | None = None
 ) -> tuple[Program, list[Finding]]:

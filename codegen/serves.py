@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latecomer.codegen.targets import Target
+from latecomer.codegen.targets import TARGETS, Target
 from latecomer.schedules.program import Program
 from latecomer.schedules.units import format_size
 
@@ -61,6 +61,14 @@ def refusals(program: Program, call: Call, goal: Target) -> list[tuple[str, str]
                       "number of chunks)"))
     found += _placement(program, call, goal)
     return found
+
+
+def unserved(program: Program, size_bytes: int, goal: Target | None) -> list[str]:
+    """Why a message of `size_bytes` of float32 does not run this program on `goal` (None: on some runtime)."""
+    call = Call(size_bytes, program.ranks, in_place=bool(program.in_place), collective=program.collective)
+    goals = TARGETS.values() if goal is None else (goal,)
+    reasons = [reason for each in goals for code, reason in refusals(program, call, each) if code != "L06"]
+    return list(dict.fromkeys(reasons))
 
 
 def _above(program: Program, call: Call, goal: Target, high: int) -> str:

@@ -47,7 +47,9 @@ def _fused(program: Program, findings: Findings) -> None:
     fused = [(tb.lines[k] if tb.lines else 0, gpu.id, tb.id, k)
              for gpu, tb, k, step in program.steps() if step.type in FUSED]
     if fused:
-        findings.add("S11", f"this step and {len(fused) - 1} others receive and reduce or forward in one", *fused[0])
+        others = f" and {len(fused) - 1} others are each" if len(fused) > 1 else " is"
+        why = "a receive joined with more, for which RCCL's builds mostly have no kernels"
+        findings.add("S11", f"this step{others} {why}", *fused[0])
 
 
 def _root(program: Program, findings: Findings, limits: Target) -> None:

@@ -16,9 +16,11 @@ from latecomer.codegen.findings import Finding, Findings
 from latecomer.codegen.graph import CAPACITY, StepGraph, in_order, step_graph
 from latecomer.codegen.hazards import Hazard, hazards
 from latecomer.codegen.msccl_reader import read_with_notes
+from latecomer.codegen.serves import unserved
 from latecomer.codegen.structure import check_structure
 from latecomer.codegen.symbolic import interpret
 from latecomer.codegen.targets import target as named_target
+from latecomer.schedules.collector import paused
 from latecomer.schedules.errors import IncorrectProgram, InputError
 from latecomer.schedules.program import Program
 
@@ -66,6 +68,7 @@ def examine_text(
     return Report((*notes, *report.findings), report.facts)
 
 
+@paused()
 def examine(program: Program, target: str | None = None, sizes: Sequence[int] | None = None) -> Report:
     """All findings about `program` on `target` (None: on any runtime), for messages of `sizes` bytes.
 
@@ -83,6 +86,11 @@ def examine(program: Program, target: str | None = None, sizes: Sequence[int] | 
     if all(finding.code in _RUNS_ANYWAY for finding in findings.errors):
         _sizes_one_can_run(program)
         _behaviour(program, findings, facts, sizes)
+    if sizes is not None:
+        reasons = [reason for size in sizes for reason in unserved(program, size, goal)]
+        facts["size_served"] = not reasons
+        if reasons:
+            facts["size_note"] = f"{reasons[0]}; the runtime runs something else, silently (see latecomer lint)"
     found = sorted(findings.found, key=lambda f: {"error": 0, "warning": 1, "note": 2}[f.severity])
     return Report(tuple(found), facts)
 

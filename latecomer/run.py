@@ -27,9 +27,11 @@ _TYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
 @click.option("--runs", type=click.IntRange(1), default=5, help="Timed runs. [5]")
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Without progress for so long: give up.")
 @click.option("--backend", help="Of torch.distributed. [nccl with GPUs, gloo without]")
+@click.option("--transport", type=click.Choice(("torch", "nccl4py")), default="torch",
+              help="What carries the messages; nccl4py: NCCL without torch.distributed. [torch]")  # fmt: skip
 def command(
     file: str, size: int, dtype: str, late: int | None, delay: float, runs: int, timeout_s: float | None,
-    backend: str | None,
+    backend: str | None, transport: str,
 ) -> None:  # fmt: skip
     """Run the plan in FILE (the JSON of `latecomer synth -o`, or an MSCCL program) and check it.
 
@@ -46,27 +48,28 @@ def command(
         click.echo(f"error: {error}", err=True)
         raise SystemExit(error.exit_code) from error
     try:
-        _run(file, size, dtype, late, delay, runs, timeout_s, place)
+        _run(file, size, dtype, late, delay, runs, timeout_s, place, transport)
     except LatecomerError as error:
         fail(error, place.rank)
     leave()
 
 
 def _run(
-    file: str, size: int, dtype: str, late: int | None, delay_us: float, runs: int, timeout_s: float | None, place: Any
-) -> None:
+    file: str, size: int, dtype: str, late: int | None, delay_us: float, runs: int, timeout_s: float | None, place: Any,
+    transport: str,
+) -> None:  # fmt: skip
     import torch
 
     from latecomer.runtime import data
     from latecomer.runtime.bench import gather_times, start_together
     from latecomer.runtime.executor import Executor
+    from latecomer.runtime.launch import transport_of
     from latecomer.runtime.plan_files import load_plan
-    from latecomer.runtime.transports.torch_p2p import TorchTransport
 
     rank, ranks = place.rank, place.ranks
     plan = load_plan(file)
     late = _late(plan, late, delay_us, ranks)
-    executor = Executor(plan, TorchTransport(), timeout_s=timeout_s)
+    executor = Executor(plan, transport_of(transport, place), timeout_s=timeout_s)
     kind: torch.dtype = getattr(torch, dtype)
     elements = max(1, size // kind.itemsize)
     scale = 1 if kind.is_floating_point else 128  # whole numbers for whole types

@@ -7,6 +7,7 @@ import sys
 from datetime import timedelta
 from typing import Any, NamedTuple, NoReturn
 
+from latecomer.runtime.transports.base import Transport
 from latecomer.schedules.errors import InputError, LatecomerError
 
 
@@ -39,6 +40,21 @@ def join(backend: str | None, timeout_s: float, command: str) -> Place:
         backend or ("nccl" if cuda else "gloo"), timeout=timedelta(seconds=max(timeout_s, 60.0)), **options
     )
     return Place(dist.get_rank(), dist.get_world_size(), device)
+
+
+def transport_of(name: str, place: Place) -> Transport:
+    """The transport called `name`, torch or nccl4py, of this process. Collective. Raises `InputError`."""
+    if name == "torch":
+        from latecomer.runtime.transports.torch_p2p import TorchTransport
+
+        return TorchTransport()
+    if place.device == "cpu":
+        raise InputError("--transport nccl4py needs GPUs, and torch sees none here; use torch")
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    from latecomer.runtime.transports.nccl4py import Nccl4pyTransport
+
+    return Nccl4pyTransport(_get_default_store(), place.rank, place.ranks, place.device)
 
 
 def fail(error: LatecomerError, rank: int) -> NoReturn:

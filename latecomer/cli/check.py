@@ -8,7 +8,7 @@ import click
 
 from latecomer.cli.artifacts import Artifact, load_artifact
 from latecomer.cli.options import reads
-from latecomer.cli.output import echo_facts, echo_json, working, write_file
+from latecomer.cli.output import echo_facts, echo_json, working, write_file, write_sarif
 from latecomer.schedules.errors import IncorrectSchedule, InputError
 from latecomer.schedules.units import parse_size
 
@@ -20,10 +20,17 @@ _PROVEN = "every contribution is in every result exactly once, whatever the timi
 @click.option("--target", metavar="T", help="Program: the runtime it is for. [what all of them accept]")
 @click.option("--size", metavar="SIZE", callback=reads(parse_size), help="Program: the message it is to serve.")
 @click.option("--shrink", metavar="OUT", help="Program: write the smallest one found with its first error to OUT.")
+@click.option("--sarif", metavar="OUT", help="Program: write the findings as SARIF 2.1.0 to OUT too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 @click.pass_context
 def command(
-    ctx: click.Context, file: str, target: str | None, size: int | None, shrink: str | None, as_json: bool
+    ctx: click.Context,
+    file: str,
+    target: str | None,
+    size: int | None,
+    shrink: str | None,
+    sarif: str | None,
+    as_json: bool,
 ) -> None:
     """Prove that the schedule (.json) or MSCCL program (.xml) in FILE computes its collective.
 
@@ -31,11 +38,11 @@ def command(
     """
     artifact = load_artifact(file)
     if artifact.is_program:
-        correct = _program(artifact, target, size, as_json)
+        correct = _program(artifact, target, size, as_json, sarif)
         if not correct and shrink is not None:
             _shrink(artifact, target, size, shrink)
-    elif target is not None or size is not None or shrink is not None:
-        raise InputError(f"--target, --size and --shrink are for a program, and {artifact.name} is a schedule")
+    elif any(option is not None for option in (target, size, shrink, sarif)):
+        raise InputError(f"--target, --size, --shrink and --sarif are for a program; {artifact.name} is a schedule")
     else:
         correct = _schedule(artifact, as_json)
     if not correct:
@@ -69,10 +76,12 @@ def _schedule(artifact: Artifact, as_json: bool) -> bool:
     return True
 
 
-def _program(artifact: Artifact, target: str | None, size: int | None, as_json: bool) -> bool:
+def _program(artifact: Artifact, target: str | None, size: int | None, as_json: bool, sarif: str | None) -> bool:
     from latecomer.codegen.verify import examine_text
 
     report = examine_text(artifact.text, artifact.name, target, None if size is None else [size])
+    if sarif is not None:
+        write_sarif(sarif, report.findings)
     if as_json:
         findings = [finding.to_dict() for finding in report.findings]
         verdict = {"file": artifact.name, "kind": "program", "correct": report.correct, "target": target}

@@ -152,8 +152,9 @@ def _shape(program: Program) -> str:
     blocks = max(len(gpu.threadblocks) for gpu in program.gpus)
     steps = max(len(block.steps) for gpu in program.gpus for block in gpu.threadblocks)
     scratch = max(gpu.s_chunks for gpu in program.gpus)
+    channels = f"{program.channels} channel{'s' if program.channels > 1 else ''}"
     return (
-        f"{program.ranks} gpus, at most {blocks} threadblocks on one, {program.channels} channels, at most {steps} "
+        f"{program.ranks} gpus, at most {blocks} threadblocks on one, {channels}, at most {steps} "
         f"steps in a threadblock, {scratch} of {program.chunks} chunks of scratch"
     )
 

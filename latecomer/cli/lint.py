@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from latecomer.cli.options import reads
-from latecomer.cli.output import echo_facts, echo_json, write_file
+from latecomer.cli.output import echo_facts, echo_json, write_file, write_sarif
 from latecomer.schedules.errors import IncorrectProgram, InputError
 from latecomer.schedules.units import parse_size
 
@@ -23,6 +23,7 @@ COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "alltoall", "broadcas
 @click.option("--out-of-place", is_flag=True, help="The call has different send and receive buffers.")
 @click.option("--collective", type=click.Choice(COLLECTIVES), default="allreduce", show_default=True)
 @click.option("--fix", metavar="OUT", help="Write a copy without the mechanical faults to OUT (one FILE).")
+@click.option("--sarif", metavar="OUT", help="Write the findings as SARIF 2.1.0 to OUT too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 @click.pass_context
 def command(
@@ -35,6 +36,7 @@ def command(
     out_of_place: bool,
     collective: str,
     fix: str | None,
+    sarif: str | None,
     as_json: bool,
 ) -> None:
     """Say whether runtime T picks each FILE for a call of SIZE bytes on NGPUS ranks, or every reason why not.
@@ -61,6 +63,8 @@ def command(
         write_file(fix, text)
         repaired = [str(finding) for finding in mended]
         answers = [lint_text(text, fix, call, goal)]
+    if sarif is not None:
+        write_sarif(sarif, [finding for answer in answers for finding in answer.findings])
     picked = bool(answers) and all(answer.picked for answer in answers)
     if as_json:
         shown = [

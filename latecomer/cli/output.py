@@ -7,11 +7,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from latecomer.schedules.errors import InputError
+
+if TYPE_CHECKING:
+    from latecomer.codegen.findings import Finding
 
 
 def warn(message: str) -> None:
@@ -75,6 +78,13 @@ def write_file(path: str, text: str) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot write {path}: {reason}") from error
+
+
+def write_sarif(path: str, findings: Sequence[Finding]) -> None:
+    """Write findings as a SARIF log to the file at `path`. Raises `InputError`."""
+    from latecomer.codegen.sarif import sarif
+
+    write_file(path, json.dumps(sarif(findings), indent=2) + "\n")
 
 
 @contextlib.contextmanager

@@ -34,6 +34,40 @@ def test_lint_fixes_what_is_mechanical(run: Run, ring_file: str, tmp_path: Path)
     assert (tmp_path / "c.xml").read_text() == good
 
 
+def test_findings_as_sarif(run: Run, ring_file: str, tmp_path: Path) -> None:
+    run("export", ring_file, "--to", "msccl-executor", "-o", "a b.xml")
+    bad = (tmp_path / "a b.xml").read_text().replace('type="s"', 'type="ra"', 1)
+    (tmp_path / "a b.xml").write_text(bad)
+    assert run("check", "a b.xml", "--sarif", "check.sarif").exit_code == 1
+    log = json.loads((tmp_path / "check.sarif").read_text())
+    assert log["version"] == "2.1.0"
+    only = log["runs"][0]
+    result = only["results"][0]
+    assert only["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "S03"
+    assert result["level"] == "error"
+    place = result["locations"][0]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "a%20b.xml"
+    assert bad.splitlines()[place["physicalLocation"]["region"]["startLine"] - 1].count('type="ra"') == 1
+    assert place["logicalLocations"][0]["fullyQualifiedName"].startswith("gpu 0/tb ")
+    call = ("--target", "msccl-executor", "--size", "1MiB", "--ngpus", "4")
+    assert run("lint", "a b.xml", *call, "--sarif", "lint.sarif").exit_code == 1
+    assert json.loads((tmp_path / "lint.sarif").read_text())["runs"][0]["results"]
+
+
+def test_check_says_when_a_size_is_not_served(run: Run, ring_file: str, refused: Callable[..., str]) -> None:
+    run("export", ring_file, "--to", "msccl-executor", "-o", "a.xml")
+    served = run("check", "a.xml", "--target", "msccl-executor", "--size", "1MiB")
+    assert "size served       yes" in served.stdout
+    not_served = run("check", "a.xml", "--target", "msccl-executor", "--size", "20")
+    assert not_served.exit_code == 0  # the program is correct all the same
+    assert "size served       no" in not_served.stdout
+    assert "5 elements are not a multiple of nchunksperloop=" in not_served.stdout
+    facts = json.loads(run("check", "a.xml", "--size", "2GiB", "--json").stdout)
+    assert facts["size_served"] is False
+    assert "above maxBytes" in facts["size_note"]
+    assert "is a schedule" in refused("check", ring_file, "--sarif", "x.sarif")
+
+
 def test_lint_refuses_what_it_cannot_read(run: Run, refused: Callable[..., str]) -> None:
     call = ("--target", "rccl", "--size", "1MiB", "--ngpus", "4")
     assert "cannot read missing.xml" in refused("lint", "missing.xml", *call)

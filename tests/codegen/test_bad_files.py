@@ -251,6 +251,7 @@ BAD: list[tuple[str, str, str | None, Edit]] = [
     ("S07", "offset -1", None, step("rrc", "dstoff", "-1")),
     ("S08", "cnt beyond", None, step("s", "cnt", "9")),
     ("S09", "sends to nobody", None, no_peer("send", "s")),
+    ("S10", "receives from nobody", None, no_peer("recv", "rrc")),
     ("S11", "fused for RCCL", "rccl", sub('type="rrc', "$", " ")),
     ("S12", "a trailing nop", None, insert("</tb>", NOP)),
     ("S13", "merged re of different cnt", None, many_reduces(3, 2)),

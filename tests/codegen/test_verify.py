@@ -120,6 +120,22 @@ def test_a_race_without_effect_is_a_note() -> None:
     assert "H02" in codes(report)
 
 
+def test_an_order_that_only_full_queues_make_is_a_note() -> None:
+    # Scratch 1 of rank 1 is written over channel 1 first, and over channel 2 last: rank 0 sends that only after its
+    # third message on channel 1 has left, for which Simple needs the first to have been taken; LL has room for eight.
+    done = ADD._replace(hasdep=1)
+    many = Threadblock(1, 1, -1, 1, (S._replace(depid=0, deps=2), S, S._replace(hasdep=1)))
+    last = Threadblock(2, 1, -1, 2, (S._replace(depid=1, deps=2),))
+    takes = Threadblock(1, -1, 0, 1, tuple(R._replace(srcoff=k, dstoff=k) for k in (1, 2, 3)))
+    takes_last = Threadblock(2, -1, 0, 2, (R._replace(srcoff=1, dstoff=1),))
+    ranks = [[Threadblock(0, 1, 1, 0, (S, R, done)), many, last],
+             [Threadblock(0, 0, 0, 0, (R, S, ADD)), takes, takes_last]]
+    report = examine(program(ranks, 1, 4))
+    assert report.correct
+    assert "H03" in codes(report)
+    assert "H02" in codes(examine(program(ranks, 1, 4, "LL")))
+
+
 def test_send_buffer_and_waits() -> None:
     into_input = swap((S, R, ADD._replace(dstbuf="i")), (R, S, ADD), 1, 1)
     assert "S15" in codes(examine(replace(into_input, out_of_place=True)))
