@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from latecomer.cli.options import reads
+from latecomer.cli.options import output_option, reads
 from latecomer.cli.output import table, warn
 from latecomer.schedules.errors import InputError, LatecomerError
 from latecomer.schedules.units import format_rate, format_size, format_time, parse_size, parse_time
@@ -47,7 +47,7 @@ def _algorithm(text: str) -> tuple[str, int | None]:
 @click.option("--round-latency", callback=reads(parse_time), default="0", metavar="TIME", help="Of the model. [0]")
 @click.option("--backend", help="Of torch.distributed. [nccl with GPUs, gloo without]")
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Without progress for so long: give up.")
-@click.option("-o", "--output", metavar="FILE", help="Write the measurements to FILE, .csv or .json.")
+@output_option("Write the measurements to OUT, .csv or .json.")
 def command(
     algorithms: list[tuple[str, int | None]], sizes: list[int], delays: list[float], late: int | None,
     seeds: list[int], runs: int, spec: str | None, round_latency: float, backend: str | None,

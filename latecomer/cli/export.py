@@ -10,9 +10,9 @@ import click
 
 from latecomer.cli.artifacts import load_schedule
 from latecomer.cli.export_directory import export_directory
-from latecomer.cli.options import parse_sizes, reads
+from latecomer.cli.options import output_option, parse_sizes, reads
 from latecomer.cli.output import echo_facts, warn, working, write_file
-from latecomer.schedules.errors import IncorrectProgram
+from latecomer.schedules.errors import IncorrectProgram, InputError
 from latecomer.schedules.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2}
     callback=reads(parse_sizes),
     help="Cut the chunks so that the powers of two in this range, and its ends, divide (float32).",
 )
-@click.option("-o", "--output", metavar="OUT", help="Write to OUT instead of standard output; nccl: a directory.")
+@output_option("Write to OUT instead of standard output; nccl: a directory.")
 def command(
     file: str, to: str, placement: str, min_bytes: int | None, max_bytes: int | None,
     for_sizes: tuple[int, int] | None, output: str | None
@@ -57,7 +57,7 @@ def command(
             raise click.UsageError(
                 "a CUDA/NCCL project serves every size and placement: drop the options that limit it"
             )
-        if output is None:
+        if output in (None, "-"):
             raise click.UsageError("a CUDA/NCCL project is a directory: name it with -o DIR")
         _export_project(load_schedule(file, "export"), output)
         return
@@ -70,6 +70,8 @@ def command(
         echo_facts([("wrote", f"{len(files)} files to {output} for {goal.name}, each read back and proven"),
                     *((os.path.basename(path), _serves(program)) for path, program in files)])
         return
+    if output is not None and os.path.exists(output) and os.path.exists(file) and os.path.samefile(file, output):
+        raise InputError(f"{output} is the schedule itself; name another file, the schedule would be lost")
     schedule = load_schedule(file, "export")
     if for_sizes is not None:
         from latecomer.codegen.divide import fitting
@@ -80,7 +82,7 @@ def command(
         program, text = compile_schedule(schedule, goal.name, _options(schedule, placement, min_bytes, max_bytes))
     for message in _unserved(schedule, program):
         warn(message)
-    if not output:
+    if output in (None, "-"):
         click.echo(text, nl=False)
         return
     write_file(output, text)

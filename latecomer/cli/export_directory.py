@@ -30,7 +30,7 @@ def export_directory(plans: str, output: str | None, goal: Target, in_place: boo
     names = sorted(name for name in os.listdir(plans) if _NAME.fullmatch(name))
     if not names:
         raise InputError(f"{plans} holds no plans; make them with latecomer synth --sizes 1KiB..1GiB -o {plans}")
-    if output is None:
+    if output in (None, "-"):
         raise InputError("a plan set becomes a directory: name it with -o DIR")
     if os.path.exists(output) and (not os.path.isdir(output) or os.listdir(output)):
         raise InputError(f"{output} is not an empty directory; a runtime reads every file in it, so name a new one")

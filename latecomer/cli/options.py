@@ -35,6 +35,17 @@ def reads(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
     return callback
 
 
+def output_option(help: str) -> Callable[[Function], Function]:
+    """-o, --output; `-` is standard output."""
+
+    def named(text: str) -> str:
+        if not text:
+            raise InputError("the name is empty; name a file, or - for standard output")
+        return text
+
+    return click.option("-o", "--output", metavar="OUT", callback=reads(named), help=help)
+
+
 def _time(flag: str, help: str, default: str | None = None, alias: str | None = None) -> Callable[[Function], Function]:
     flags = [flag, *([alias] if alias else []), flag.removeprefix("--").replace("-", "_")]
     return click.option(*flags, metavar="TIME", callback=reads(parse_time), default=default, help=help)

@@ -27,13 +27,16 @@ def echo_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
-def echo_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Lines of `name   value`, values aligned; one of several lines is indented, ("", "") is a gap."""
+def echo_facts(facts: Iterable[tuple[str, str]], *, err: bool = False) -> None:
+    """Lines of `name   value`, values aligned; one of several lines is indented, ("", "") is a gap.
+
+    `err`: on stderr, because stdout has the file.
+    """
     facts = list(facts)
     width = max((len(name) for name, _ in facts), default=0) + 3
     for name, value in facts:
         for number, line in enumerate(value.split("\n")):
-            click.echo(f"{'' if number else name:{width}}{line}".rstrip())
+            click.echo(f"{'' if number else name:{width}}{line}".rstrip(), err=err)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -55,6 +58,8 @@ def write_file(path: str, text: str) -> None:
     The text goes to a temporary name in the same directory, which then takes the place of the file. A path
     that is not a regular file (a device, a pipe) is written to directly. Raises `InputError`.
     """
+    if not path or path == "-":
+        raise InputError(f"{path!r} names no file here; ./- would be a file called -")
     data = text.encode()
     path_now = os.path.realpath(path)
     temporary = os.path.join(os.path.dirname(path_now), f".{os.path.basename(path_now)}.{os.getpid()}.tmp")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from latecomer.cli.artifacts import load_artifact
+from latecomer.cli.options import output_option
 from latecomer.cli.output import write_file
 
 if TYPE_CHECKING:
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @click.argument("file")
-@click.option("-o", "--output", metavar="OUT", help="Write the table to OUT.")
+@output_option("Write the table to OUT.")
 def command(file: str, output: str | None) -> None:
     """The schedule (.json) or program (.xml) in FILE as a table."""
     artifact = load_artifact(file)
     table = program_table(artifact.program()) if artifact.is_program else str(artifact.schedule())
     text = table.rstrip("\n") + "\n"
-    if output:
+    if output not in (None, "-"):
         write_file(output, text)
         click.echo(f"wrote {output}")
     else:

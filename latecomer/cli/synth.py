@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from latecomer.cli.options import chunks_option, question_options, sizes_option
+from latecomer.cli.options import chunks_option, output_option, question_options, sizes_option
 from latecomer.cli.output import echo_facts, echo_json, table, working, write_file
 from latecomer.schedules.errors import InputError
 from latecomer.schedules.units import format_size, format_time
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @chunks_option
 @click.option("--explain", is_flag=True, help="Also print every candidate, and why others do not apply.")
 @click.option("--sensitivity", is_flag=True, help="Also print the choice with α and β off by a factor of 2.")
-@click.option("-o", "--output", metavar="FILE", help="Write the schedule (JSON) to FILE; with --sizes a directory.")
+@output_option("Write the schedule (JSON) to OUT, - for standard output; with --sizes a directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the summary.")
 def command(
     question: Question,
@@ -50,6 +50,8 @@ def command(
       latecomer synth --topology dgx-h100 --late 3 --delay 5ms --size 1GiB -o plan.json
       latecomer synth --topology dgx-h100 --late 3 --delay 5ms --sizes 1KiB..4GiB -o plans
     """
+    if output == "-" and (as_json or sizes is not None):
+        raise InputError("-o - gives standard output to one schedule: leave out --json and --sizes")
     if sizes is not None:
         if explain or sensitivity:
             raise InputError("--explain and --sensitivity are about one size; use --size")
@@ -68,14 +70,16 @@ def command(
             progress=progress,
         )
     extra = _asked_for(schedule, question, chunks, explain, sensitivity)
-    if output:
+    if output == "-":
+        click.echo(schedule.to_json(), nl=False)
+    elif output:
         write_file(output, schedule.to_json())
     if as_json:
         echo_json(summary(schedule, question) | {"output": output} | {name: value for name, value, _ in extra})
     else:
         _print(schedule, question, output)
         for _, _, text in extra:
-            click.echo("\n" + text)
+            click.echo("\n" + text, err=output == "-")
 
 
 def _asked_for(
@@ -209,6 +213,9 @@ def _print(schedule: Schedule, question: Question, output: str | None) -> None:
     facts.append(("proof", _PROOFS[certificate.proof]))
     if certificate.note:
         facts.append(("note", certificate.note))
+    if output == "-":
+        echo_facts(facts, err=True)
+        return
     facts.append(("", ""))
     if output:
         facts.append(("wrote", output))

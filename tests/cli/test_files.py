@@ -100,3 +100,24 @@ def test_a_schedule_with_a_wrong_field(refused: Callable[..., str], tmp_path: Pa
     (tmp_path / "odd.json").write_text(text)
     assert "odd.json: ranks: " in refused("check", "odd.json")
     assert Schedule.from_json(ring.schedule(4).to_json()).ranks == 4
+
+
+def test_standard_output_as_the_file(run: Run, tmp_path: Path, refused: Callable[..., str]) -> None:
+    question = ("--topology", "switch:4@50GB/s", "--late", "3", "--delay", "1ms", "--size", "1MiB")
+    made = run("synth", *question, "-o", "-")
+    assert made.exit_code == 0
+    assert Schedule.from_json(made.stdout, "made").ranks == 4
+    assert made.stderr.startswith("understood")
+    program = run("export", "-", "--to", "msccl", "-o", "-", stdin=made.stdout)
+    assert program.stdout.startswith("<algo ")
+    assert run("show", "-", "-o", "-", stdin=made.stdout).stdout == run("show", "-", stdin=made.stdout).stdout
+    assert not list(tmp_path.iterdir())
+    assert "leave out --json" in refused("synth", *question, "-o", "-", "--json")
+    for command in (("synth", *question), ("show", "x"), ("export", "x", "--to", "msccl")):
+        assert "the name is empty" in refused(*command, "-o", "")
+
+
+def test_a_file_is_never_its_own_export(run: Run, ring_file: str, tmp_path: Path, refused: Callable[..., str]) -> None:
+    before = (tmp_path / ring_file).read_text()
+    assert "is the schedule itself" in refused("export", ring_file, "--to", "msccl", "-o", f"./{ring_file}")
+    assert (tmp_path / ring_file).read_text() == before
