@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from latecomer.runtime.forked import Gloo, run_forked  # noqa: E402
 from latecomer.runtime.plan import Plan  # noqa: E402
 from latecomer.runtime.program_plan import ProgramPlan  # noqa: E402
 from latecomer.runtime.transports.torch_p2p import TorchTransport  # noqa: E402
-from tests.runtime.cases import contributions, expected, numpy_dtype, schedule, schedules  # noqa: E402
+from tests.runtime.cases import NAMES, contributions, expected, numpy_dtype, schedule, schedules  # noqa: E402
 
 TYPES = ("float32", "float64", "bfloat16", "int64")
 LARGE = 2**20 + 3
@@ -45,15 +46,16 @@ def wrong(executor: Executor, ranks: int, rank: int, elements: int, dtype: str, 
     return [] if good else [f"{executor.plan.name}: {elements} {dtype}, {op}"]
 
 
-def everything(plans: list[Any], ranks: int, rank: int, large: bool) -> list[str]:
+def everything(plans: list[Any], ranks: int, rank: int, large: Sequence[str]) -> list[str]:
+    """The small sizes in all types, the large one in the types of `large`."""
     found = []
     for plan in plans:
         executor = Executor(plan, TorchTransport(), timeout_s=30.0)
         for elements in (1, 7, 1000):
             for dtype in TYPES:
                 found += wrong(executor, ranks, rank, elements, dtype)
-        if large:
-            found += wrong(executor, ranks, rank, LARGE, "float32")
+        for dtype in large:
+            found += wrong(executor, ranks, rank, LARGE, dtype)
         executor.close()
     return found
 
@@ -76,10 +78,25 @@ def on_gloo(ranks: int, work: Any, timeout_s: float = 120.0) -> list[Any]:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 7, 8])
 def test_every_algorithm(ranks: int) -> None:
-    plans = [Plan(built) for _, built in schedules(ranks, late=ranks // 2)]
-    known(ranks, LARGE, "float32", "sum")
-    found = on_gloo(ranks, lambda rank: everything(plans, ranks, rank, large=ranks in (3, 8)))
-    assert found == [[]] * ranks
+    plans = [
+        Plan(built)
+        for i, name in enumerate(NAMES)  # every rank is late for some algorithm
+        if (built := schedule(name, ranks, late=i % ranks)) is not None
+    ]
+    large = TYPES[ranks % 4 :][:1]
+    known(ranks, LARGE, large[0], "sum")
+    assert on_gloo(ranks, lambda rank: everything(plans, ranks, rank, large)) == [[]] * ranks
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 7, 8])
+def test_every_algorithm_size_type_and_late_rank(ranks: int) -> None:
+    for dtype in TYPES:
+        known(ranks, LARGE, dtype, "sum")
+    for late in range(ranks):
+        plans = [Plan(built) for _, built in schedules(ranks, late)]
+        found = on_gloo(ranks, lambda rank: everything(plans, ranks, rank, TYPES), timeout_s=900.0)  # noqa: B023
+        assert found == [[]] * ranks
 
 
 def test_sixteen_ranks() -> None:
