@@ -12,7 +12,7 @@ from latecomer.cli.artifacts import load_schedule
 from latecomer.cli.export_directory import export_directory
 from latecomer.cli.options import output_option, parse_sizes, reads
 from latecomer.cli.output import echo_facts, warn, working, write_file
-from latecomer.schedules.errors import IncorrectProgram, InputError
+from latecomer.schedules.errors import InputError
 from latecomer.schedules.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def command(
       latecomer export plan.json --to msccl-executor -o plan.xml
       latecomer export plan.json --to nccl -o project
     """
+    from latecomer.codegen.compile import compile_schedule
     from latecomer.codegen.targets import target
 
     if to == "nccl":
@@ -115,27 +116,6 @@ def _export_project(schedule: Schedule, directory: str) -> None:
             ("next", f"{directory}/README.md says how to build and run it"),
         ]
     )
-
-
-def compile_schedule(schedule: Schedule, to: str, options: Options) -> tuple[Program, str]:
-    """(program, file) for the target `to`; the schedule is checked, the file read back and proven.
-
-    Raises `IncorrectSchedule`, `LimitExceeded` and `InputError`; `IncorrectProgram` only where the compiler has a
-    fault.
-    """
-    from latecomer.codegen import msccl_xml
-    from latecomer.codegen.lower import lower
-    from latecomer.codegen.verify import verify
-    from latecomer.schedules.check import check
-
-    check(schedule)
-    program = lower(schedule, to, options)
-    text = msccl_xml.write(program, to)
-    again = msccl_xml.read(text, "the written file")
-    if again != program:
-        raise IncorrectProgram("the written file does not read back as the program; please report this")
-    verify(again, to)
-    return program, text
 
 
 def _options(schedule: Schedule, placement: str, min_bytes: int | None, max_bytes: int | None) -> Options:

@@ -23,7 +23,7 @@ def export_directory(plans: str, output: str | None, goal: Target, in_place: boo
     The runtimes read every file of a directory, in the order of names: `output` must be empty or not there yet.
     All plans are compiled and proven before the first file is written. Raises `InputError`.
     """
-    from latecomer.cli.export import compile_schedule
+    from latecomer.codegen.compile import compile_schedule
     from latecomer.codegen.lint import MAX_FILES
     from latecomer.codegen.lower import Options
 
