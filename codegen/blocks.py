@@ -161,14 +161,20 @@ def forwards(drafts: Sequence[Draft], conflicts: Sequence[Sequence[int]], longes
     }
 
 
-def fuse(drafts: list[Draft], blocks: Sequence[Block], forwards: dict[int, int]) -> None:
-    """Make one step of a receive and the send that follows it in its threadblock, in place."""
+def fuse(drafts: list[Draft], blocks: Sequence[Block], forwards: dict[int, int]) -> dict[int, int]:
+    """Make one step of a receive and the send that follows it in its threadblock, in place.
+
+    Returns the positions of the sends that are gone → those of the steps they are now part of.
+    """
+    joined: dict[int, int] = {}
     for block in blocks:
         kept: list[int] = []
         for position in block.drafts:
             if kept and forwards.get(position) == kept[-1]:
                 receive = drafts[kept[-1]]
                 drafts[kept[-1]] = receive._replace(type=FORWARDED[receive.type], send=drafts[position].send)
+                joined[position] = kept[-1]
             else:
                 kept.append(position)
         block.drafts = kept
+    return joined

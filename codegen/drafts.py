@@ -111,11 +111,12 @@ class _Piece(NamedTuple):
 def _pieces(op: Operation, units: Units, scratch: Sequence[int]) -> list[_Piece]:
     """The operation in units, cut where it is longer than a step can be."""
     length = units.starts[op.chunk + op.length] - units.starts[op.chunk]
+    src, other = _in_units(op.src, units, scratch), _in_units(op.other, units, scratch)
+    dst = _in_units(op.dst, units, scratch)
+    if length <= MAX_CNT:
+        return [_Piece(src, other, dst, length)]
     parts = -(-length // MAX_CNT)
     bounds = [length * k // parts for k in range(parts + 1)]
-    src, other, dst = (_in_units(place, units, scratch) for place in (op.src, op.other, op.dst))
-    if parts == 1:
-        return [_Piece(src, other, dst, length)]
     return [
         _Piece(_further(src, low), _further(other, low), _further(dst, low), high - low)
         for low, high in pairwise(bounds)

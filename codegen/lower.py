@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from latecomer.codegen.blocks import Block, forwards, fuse, place_in_blocks
@@ -154,17 +154,24 @@ def _gpus(
         onward = forwards(drafts, waits[rank], forward) if goal.fused else {}
         mine = [parts[k] for k in by_rank[rank]]
         blocks = place_in_blocks(drafts, rank, mine, costs[rank], onward, goal)
-        fuse(drafts, blocks, onward)
-        threadblocks = _threadblocks(drafts, blocks, goal, rank)
+        joined = fuse(drafts, blocks, onward)
+        threadblocks = _threadblocks(drafts, blocks, waits[rank], joined, goal, rank)
         gpus.append(Gpu(rank, chunks, chunks, scratch[rank], threadblocks))
         _check_budget(gpus[-1], len(ranks), goal)
     return tuple(gpus)
 
 
-def _threadblocks(drafts: Sequence[Draft], blocks: Sequence[Block], goal: Target, rank: int) -> tuple[Threadblock, ...]:
-    """Number the steps, nops included, and turn dependencies between drafts into those between steps."""
+def _threadblocks(
+    drafts: Sequence[Draft], blocks: Sequence[Block], waits: Sequence[Sequence[int]], joined: Mapping[int, int],
+    goal: Target, rank: int,
+) -> tuple[Threadblock, ...]:
+    """Number the steps, nops included, and turn dependencies between drafts into those between steps.
+
+    What waited for a send that is `joined` to a receive now waits for both, as one step.
+    """
     order = sorted(position for block in blocks for position in block.drafts)
     index = {position: i for i, position in enumerate(order)}
+    index |= {gone: index[position] for gone, position in joined.items()}
     home: dict[int, int] = {}
     given: list[tuple[int, ...]] = [()] * len(order)
     for b, block in enumerate(blocks):
@@ -175,7 +182,7 @@ def _threadblocks(drafts: Sequence[Draft], blocks: Sequence[Block], goal: Target
             given[i] = () if before is None else (before,)
             before = i
     # What precedes in the threadblock is known before any wait is counted.
-    deps = least(conflicts([drafts[p].access() for p in order]), given)
+    deps = least([sorted({index[w] for w in waits[p]}, reverse=True) for p in order], given)
     number: dict[int, int] = {}
     for block in blocks:
         s = 0
