@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from latecomer.codegen.findings import RUNTIMES, Finding, Findings
-from latecomer.codegen.msccl_reader import NOT_A_PROGRAM, read_with_notes
+from latecomer.codegen.msccl_reader import NOT_A_PROGRAM, read_with_notes, respelled
 from latecomer.codegen.msccl_text import LARGEST_FILE
 from latecomer.codegen.msccl_xml import write
 from latecomer.codegen.serves import Call, refusals
 from latecomer.codegen.structure import check_structure
-from latecomer.codegen.targets import Target, target
+from latecomer.codegen.targets import LOADING, Target, target
 from latecomer.schedules.errors import InputError
 from latecomer.schedules.program import Program
 
@@ -20,7 +21,7 @@ MAX_FILES = {"msccl": 4, "msccl-executor": 1024, "rccl": 1024}
 FIXED_MAX_BYTES = 2**30
 
 STATE = {
-    "msccl": "microsoft/msccl is an NCCL 2.12 fork that ended in 2023; it needs NCCL_ALGO=MSCCL,RING,TREE",
+    "msccl": f"microsoft/msccl is an NCCL 2.12 fork that ended in 2023; it loads files with {LOADING['msccl']}",
     "msccl-executor": "msccl-executor-nccl is an NCCL 2.23 fork, dormant since the end of 2024; one GPU per process",
     "rccl": "RCCL lost MSCCL in 2026: only ROCm 5.7 to 7.0 run this, off MI300X with RCCL_MSCCL_FORCE_ENABLE=1",
 }
@@ -75,6 +76,8 @@ def lint_text(text: str, source: str, call: Call, goal: Target) -> Answer:
         findings.found += in_text
         check_structure(program, findings, goal)
         for code, reason in refusals(program, call, target(runtime)):
+            if code == "L02" and any(note.code == "A04" for note in in_text):
+                continue  # said already, and better
             findings.add(code, reason if len(runtimes) == 1 else f"{runtime}: {reason}", program.line)
         notes += [f for f in findings.found if f not in notes]
     return Answer(source, not any(f.severity == "error" for f in notes), tuple(notes))
@@ -122,10 +125,16 @@ def _stray(path: Path, findings: Findings) -> Answer | None:
 
 
 def text_of(path: Path) -> str:
-    """What is in the file, of which no more is read than a program can have. Raises `InputError` naming it."""
+    """What is in the file (`-`: standard input), of which no more is read than a program can have.
+
+    Raises `InputError` naming it.
+    """
     try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(LARGEST_FILE + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
             raise InputError(f"{path} has over {LARGEST_FILE // 2**20} MiB; no runtime loads a program that large")
         return data.decode()
@@ -143,13 +152,19 @@ def fix(text: str, source: str, to: str) -> tuple[str, list[Finding]]:
     read: guessing them would make another program.
     """
     goal = target(to)
-    program, notes = read_with_notes(text, source, to)
+    before = read_with_notes(text, source, to)[1]
+    program, notes = read_with_notes(respelled(text), source, to)
+    respelt = [note for note in before if note.code in ("A03", "A04", "S02") and note not in notes]
     for note in notes:
         if note.code in NOT_A_PROGRAM:
             raise InputError(f"{note.source}:{note.line}: {note.message}; that takes a person to repair")
     findings = Findings(source, to)
     check_structure(program, findings, goal)
-    repaired = [f for f in (*notes, *findings.found) if f.code in _MENDED]
+    repaired = [*respelt, *(f for f in (*notes, *findings.found) if f.code in _MENDED)]
+    if program.out_of_place is None and not any(f.code == "A07" for f in repaired):
+        findings = Findings(source)
+        findings.add("A07", "<algo> has no outofplace", program.line)
+        repaired += findings.found
     return write(_mended(program, goal), to), repaired
 
 

@@ -64,7 +64,8 @@ def _pairs(connection: Connection, out: list[_End], into: list[_End], findings: 
     a, b, chan = connection
     for x, y in zip(out, into, strict=False):
         if x.cnt != y.cnt:
-            findings.add("C03", f"sends {x.cnt} chunks; gpu {b}/tb {y.tb}/step {y.step} receives {y.cnt}",
+            findings.add("C03", f"sends {x.cnt} chunks; gpu {b}/tb {y.tb}/step {y.step} (line {y.line}) receives "
+                         f"{y.cnt}",
                          x.line, a, x.tb, x.step)
     if len(out) > len(into):
         first = out[len(into)]

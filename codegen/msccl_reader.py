@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple, cast, get_args
 
 from latecomer.codegen.findings import Finding, Findings
@@ -119,7 +120,7 @@ class _Reader:
         """The attribute as the runtimes read it: base by prefix, 0 for garbage."""
         text = tag.attributes.get(key)
         if text is None:
-            self.findings.add(missing, f"<{tag.name}> has no {key}", tag.line, *place)
+            self.findings.add(missing, f"<{tag.name}> has no {key}{_meant(tag, key)}", tag.line, *place)
             return 0
         match = _INT.match(text)
         if match is None or match.end() != len(text):
@@ -180,11 +181,11 @@ class _Reader:
     def _word(self, root: Tag, key: str, known: dict[str, str], code: str, otherwise: str) -> str:
         text = root.attributes.get(key)
         if text is None:
-            self.findings.add("A02", f"<algo> has no {key}", root.line)
+            self.findings.add("A02", f"<algo> has no {key}{_meant(root, key)}", root.line)
             return otherwise
         if text not in known:
             self.findings.add(code, f"<algo>: {key}={text[:30]!r}; the runtimes know {', '.join(known)}", root.line)
-            return otherwise
+            return known.get(_spelled(text, known) or "", otherwise)
         return known[text]
 
     def _flag(self, root: Tag, key: str, missing: str) -> bool | None:
@@ -234,6 +235,8 @@ class _Reader:
 
     def _odd_step(self, tag: Tag, here: _Place) -> Step:
         numbers = {key: self._int(tag, key, here, "S01") for key in ("s", *_NUMBERS)}
+        if "cnt" not in tag.attributes:
+            numbers["cnt"] = 1  # so that one fault is one finding
         if "s" in tag.attributes and numbers["s"] != here.step:
             self.findings.add("S05", f"s=\"{tag.attributes['s']}\" on step {here.step} of its threadblock",
                               tag.line, *here)
@@ -241,17 +244,46 @@ class _Reader:
         for key, known, code in _WORDS:
             text = tag.attributes.get(key)
             if text is None:
-                self.findings.add("S01", f"<step> has no {key}", tag.line, *here)
+                self.findings.add("S01", f"<step> has no {key}{_meant(tag, key)}", tag.line, *here)
             elif key == "type" and text == "ra":
                 self.findings.add("S03", "type=\"ra\" is reserved and does nothing", tag.line, *here)
             elif text not in known:
                 self.findings.add(code, f"{key}={text[:20]!r}; there are {', '.join(sorted(known))}", tag.line, *here)
-            words[key] = text if text in known else "nop" if key == "type" else "o"
+            words[key] = _spelled(text or "", known) or ("cpy" if key == "type" else "o")
         return Step(cast(StepType, words["type"]), cast(BufferName, words["srcbuf"]), numbers["srcoff"],
                     cast(BufferName, words["dstbuf"]), numbers["dstoff"], numbers["cnt"], numbers["depid"],
                     numbers["deps"], numbers["hasdep"])
 
 
+def _spelled(text: str, known: Collection[str]) -> str | None:
+    """The one of `known` that `text` is but for capitals, hyphens and underscores."""
+    if text in known:
+        return text
+    plain = re.sub("[-_]", "", text).lower()
+    return next((word for word in known if re.sub("[-_]", "", word).lower() == plain), None)
+
+
+def _meant(tag: Tag, key: str) -> str:
+    """A misspelt attribute that may be the one that is missing."""
+    near = difflib.get_close_matches(key.lower(), [name.lower() for name in tag.attributes], 1, 0.75)
+    known = {"id", *_STEP_KEYS, *_KEYS}
+    meant = [name for name in tag.attributes if name.lower() in near and name not in known]
+    return f"; is {meant[0]}= meant to be it?" if meant else ""
+
+
+def respelled(text: str) -> str:
+    """The file with proto, coll and step types as the runtimes spell them, where only capitals, hyphens and underscores
+    differ."""
+    known = {"proto": get_args(Protocol), "coll": _COLLECTIVES, "type": _STEP_TYPES}
+    return re.sub(
+        r'\b(proto|coll|type)="([^"]{1,30})"',
+        lambda match: f'{match[1]}="{_spelled(match[2], known[match[1]]) or match[2]}"',
+        text,
+    )
+
+
+_KEYS = ("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace", "minBytes",
+         "maxBytes", "send", "recv", "chan", "i_chunks", "o_chunks", "s_chunks")
 _WORDS = (("type", _STEP_TYPES, "S02"), ("srcbuf", _BUFFERS, "S04"), ("dstbuf", _BUFFERS, "S04"))
 _NUMBERS = ("srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
 

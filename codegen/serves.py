@@ -46,7 +46,7 @@ def refusals(program: Program, call: Call, goal: Target) -> list[tuple[str, str]
     if program.ranks != call.ranks:
         found.append(("L01", f"the file is for {program.ranks} ranks, the call has {call.ranks}"))
     if program.collective != call.collective:
-        found.append(("L02", f"the file is an {program.collective}, the call an {call.collective}"))
+        found.append(("L02", f"the file's collective is {program.collective}, the call's {call.collective}"))
     low, high = size_range(program, goal)
     if call.size_bytes < low:
         found.append(("L03", f"{format_size(call.size_bytes)} is below minBytes, {format_size(low)}"))

@@ -44,12 +44,13 @@ def check_structure(program: Program, findings: Findings, goal: Target | None) -
 
 def _fused(program: Program, findings: Findings) -> None:
     """One finding for all of them: a file has them everywhere or not at all."""
+    types = sorted({step.type for *_, step in program.steps() if step.type in FUSED})
     fused = [(tb.lines[k] if tb.lines else 0, gpu.id, tb.id, k)
              for gpu, tb, k, step in program.steps() if step.type in FUSED]
     if fused:
-        others = f" and {len(fused) - 1} others are each" if len(fused) > 1 else " is"
-        why = "a receive joined with more, for which RCCL's builds mostly have no kernels"
-        findings.add("S11", f"this step{others} {why}", *fused[0])
+        others = f" and {len(fused) - 1} others are" if len(fused) > 1 else " is"
+        findings.add("S11", f"this step{others} of a type ({', '.join(types)}) for which RCCL's builds mostly have no "
+                     "kernels; export the schedule with --to rccl", *fused[0])
 
 
 def _root(program: Program, findings: Findings, limits: Target) -> None:
@@ -112,7 +113,9 @@ def _sizes(program: Program, gpu: Gpu, findings: Findings) -> None:
         ("G07", "o_chunks", gpu.o_chunks, n if program.collective == "reduce_scatter" else 1),
     ):
         if count and count * times != k and program.collective != "custom":
-            findings.add(code, f"{name}={count} with nchunksperloop={k}", gpu.line, gpu.id)
+            right = f"{k // times} or 0" if k % times == 0 else f"nchunksperloop / {times}, which is no whole number"
+            findings.add(code, f"{name}={count} with nchunksperloop={k}; for an {program.collective} it is {right}",
+                         gpu.line, gpu.id)
             if count * times > k:
                 findings.add("G10", f"{name}={count} chunks, but the buffer holds {k // max(1, times)}",
                              gpu.line, gpu.id)
@@ -121,14 +124,14 @@ def _sizes(program: Program, gpu: Gpu, findings: Findings) -> None:
 def _ends(program: Program, gpu: Gpu, findings: Findings) -> None:
     sending: Counter[int] = Counter()
     receiving: Counter[int] = Counter()
-    taken: set[tuple[str, int, int]] = set()
+    taken: dict[tuple[str, int, int], Threadblock] = {}
     for tb in gpu.threadblocks:
         where = (tb.line, gpu.id, tb.id)
         if tb.chan < 0:
             findings.add("T13", f"chan={tb.chan}; use 0", *where)
         elif tb.chan >= 32 and tb.chan >= program.channels:
             findings.add("T08", f"chan={tb.chan}; channels are 0 … 31", *where)
-        elif tb.chan >= program.channels:
+        elif tb.chan >= program.channels > 0:  # fewer has a finding of its own
             findings.add("T09", f"chan={tb.chan} with nchannels={program.channels}", *where)
         for way, peer, count in (("send", tb.send, sending), ("recv", tb.recv, receiving)):
             if peer == -1:
@@ -137,9 +140,10 @@ def _ends(program: Program, gpu: Gpu, findings: Findings) -> None:
                 findings.add("T07", f"{way}={peer} is this gpu itself", *where)
             elif not 0 <= peer < program.ranks:
                 findings.add("T06", f"{way}={peer} with ngpus={program.ranks}", *where)
-            if (way, peer, tb.chan) in taken:
-                findings.add("T11", f"a second threadblock with {way}={peer} on channel {tb.chan}", *where)
-            taken.add((way, peer, tb.chan))
+            first = taken.setdefault((way, peer, tb.chan), tb)
+            if first is not tb:
+                findings.add("T11", f"a second threadblock with {way}={peer} on channel {tb.chan}; the first is tb "
+                             f"{first.id}, line {first.line}", *where)
             count[tb.chan] += 1
             if count[tb.chan] == CONNECTIONS_PER_CHANNEL + 1:
                 findings.add("T10", f"more than {CONNECTIONS_PER_CHANNEL} threadblocks {way} on channel {tb.chan}",
@@ -186,7 +190,8 @@ def _step(program: Program, gpu: Gpu, tb: Threadblock, step: Step, findings: Fin
         (step.type in WRITES_DST, "dst", step.dstbuf, step.dstoff),
     ):
         if used and not 0 <= offset < sizes[buffer]:
-            findings.add("S07", f"{name}off={offset}; {buffer} has chunks 0 … {sizes[buffer] - 1}", *where)
+            has = f"has chunks 0 … {sizes[buffer] - 1}" if sizes[buffer] > 0 else f"({buffer}_chunks) has none"
+            findings.add("S07", f"{name}off={offset}; {buffer} {has}", *where)
         elif used and offset + step.cnt > sizes[buffer]:
             findings.add("S08", f"{name}off={offset} and cnt={step.cnt} go beyond the {sizes[buffer]} chunks of "
                          f"{buffer}", *where)
@@ -221,7 +226,9 @@ def _wait(
         named, ends = other.steps[step.deps], posted(other.steps, step.deps)
         if ends is None:
             code = "D04" if named.type == "nop" else "D03"
-            findings.add(code, f"waits for step {step.deps} of threadblock {step.depid}, which never posts", *where)
+            line = f" (line {other.lines[step.deps]})" if other.lines else ""
+            findings.add(code, f"waits for step {step.deps} of threadblock {step.depid}{line}, which never posts: "
+                         f"it has hasdep={named.hasdep}", *where)
         elif ends != step.deps:
             findings.add("D10", f"waits for step {step.deps} of threadblock {step.depid}, which does not post; "
                          f"step {ends} does", *where)

@@ -73,6 +73,15 @@ TARGETS = {
 }
 
 
+LOADING = {
+    "msccl": "NCCL_ALGO=MSCCL,RING,TREE MSCCL_XML_FILES=FILE (several: colons between, at most 4)",
+    "msccl-executor": "MSCCL_ALGO_DIR=DIR, a directory with such files and nothing else",
+    "rccl": "MSCCL_ALGO_DIR=DIR, a directory with only such files; off MI300X RCCL_MSCCL_FORCE_ENABLE=1",
+    "portable": "as for the runtime: MSCCL_XML_FILES=FILE (msccl), MSCCL_ALGO_DIR=DIR (msccl-executor, rccl)",
+}
+"""The environment in which a runtime finds the files; NCCL_DEBUG=INFO then says that it did."""
+
+
 def target(name: str) -> Target:
     """The target called `name`. Raises `InputError` that lists the names there are."""
     if name not in TARGETS:

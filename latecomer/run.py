@@ -61,13 +61,15 @@ def _run(
     import torch
 
     from latecomer.runtime import data
-    from latecomer.runtime.bench import gather_times, start_together
+    from latecomer.runtime.bench import gather_times, saying_who, start_together
     from latecomer.runtime.executor import Executor
     from latecomer.runtime.launch import transport_of
     from latecomer.runtime.plan_files import load_plan
 
     rank, ranks = place.rank, place.ranks
     plan = load_plan(file)
+    if plan.ranks != ranks:
+        raise InputError(f"the plan is for {plan.ranks} ranks, and torchrun started {ranks} processes")
     late = _late(plan, late, delay_us, ranks)
     executor = Executor(plan, transport_of(transport, place), timeout_s=timeout_s)
     kind: torch.dtype = getattr(torch, dtype)
@@ -78,14 +80,15 @@ def _run(
     times = []
     for run in range(runs + 1):  # the first makes connections
         buffer = own.clone()
-        start_together(delay_us if rank == late else 0.0, place.device)
-        arrived = time.monotonic()
-        executor.all_reduce(buffer)
-        if place.device != "cpu":
-            torch.cuda.synchronize()
-        done = time.monotonic()
-        data.compare(buffer.cpu().to(torch.float64).numpy(), wanted, ranks, dtype)
-        every = gather_times(arrived, done, ranks)
+        with saying_who(executor):
+            start_together(delay_us if rank == late else 0.0, place.device)
+            arrived = time.monotonic()
+            executor.all_reduce(buffer)
+            if place.device != "cpu":
+                torch.cuda.synchronize()
+            done = time.monotonic()
+            data.compare(buffer.cpu().to(torch.float64).numpy(), wanted, ranks, dtype)
+            every = gather_times(arrived, done, ranks)
         if run:
             times.append(float(every[:, 1].max() - every[:, 0].max()) * 1e6)
     executor.close()

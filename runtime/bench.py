@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from latecomer.runtime.calibrate import Features, features
 from latecomer.runtime.data import compare, contribution, reference
 from latecomer.runtime.executor import Executor
+from latecomer.runtime.failures import CollectiveFailed
 from latecomer.runtime.plan import Plan
 from latecomer.schedules.arrivals import ArrivalProfile
 from latecomer.schedules.errors import InputError, NotApplicable
@@ -171,10 +173,11 @@ def measure(
         samples = []
         for run in range(runs + 1):
             buffer = own.clone()
-            arrived, done = _one(executor, buffer, case, rank)
-            compare(buffer.cpu().numpy(), wanted, ranks, "float32")
-            if run:
-                samples.append(gather_times(arrived, done, ranks))
+            with saying_who(executor):
+                arrived, done = _one(executor, buffer, case, rank)
+                compare(buffer.cpu().numpy(), wanted, ranks, "float32")
+                if run:
+                    samples.append(gather_times(arrived, done, ranks))
         cut = executor.cut if executor is not None else None
         if executor is not None:
             executor.close()
@@ -195,6 +198,16 @@ def _one(executor: Executor | None, buffer: Any, case: Case, rank: int) -> tuple
     if buffer.is_cuda:
         torch.cuda.synchronize(buffer.device)
     return arrived, time.monotonic()
+
+
+@contextmanager
+def saying_who(executor: Executor | None) -> Iterator[None]:
+    """torch's own collectives say no more than that they failed: say where each rank stands (`CollectiveFailed`)."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = f"the ranks lost each other: {str(error).splitlines()[0][-160:]}"
+        raise executor.lost(reason) if executor is not None else CollectiveFailed(reason) from error
 
 
 def start_together(late_us: float, device: str) -> None:

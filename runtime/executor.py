@@ -128,6 +128,11 @@ class Executor:
         for cut in (None, *(self.plan.cuts if cuts is None else cuts)):
             self._steps(cut, elements)
 
+    def lost(self, reason: str) -> CollectiveFailed:
+        """To raise where ranks fail each other between two collectives: where each stands, as far as it answers."""
+        self._monitor.raise_alarm(self._calls, reason)
+        return self._monitor.failure()
+
     def close(self) -> None:
         """Let go of threads and memory. The process group stays as it is."""
         self._monitor.close()

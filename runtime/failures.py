@@ -74,7 +74,7 @@ def diagnose(statuses: Mapping[int, Status], ranks: int, call: int, reason: str)
 def _root(statuses: Mapping[int, Status], ranks: int, call: int) -> str:
     silent = [rank for rank in range(ranks) if rank not in statuses]
     if silent:
-        return f"{_ranks(silent)} dead or stopped; nobody can go on without"
+        return f"{_ranks(silent)} dead or stopped; the others cannot go on"
     different = disagreement({rank: s for rank, s in statuses.items() if s.state == "running" and s.call == call})
     if different:
         return different

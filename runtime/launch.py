@@ -64,10 +64,11 @@ def fail(error: LatecomerError, rank: int) -> NoReturn:
     """
     speaker = getattr(error, "speaker", None)
     if speaker is None or speaker == rank:
-        print(f"error: rank {rank}: {error}", file=sys.stderr, flush=True)
+        text = f"error: rank {rank}: {error}"
     else:
         first = str(error).split("\n")[0]
-        print(f"error: rank {rank}: {first} (rank {speaker} says where each rank stands)", file=sys.stderr, flush=True)
+        text = f"error: rank {rank}: {first} (rank {speaker} says where each rank stands)"
+    print(text + "\n", end="", file=sys.stderr, flush=True)  # one write: other ranks write to the same terminal
     os._exit(error.exit_code)
 
 

@@ -93,7 +93,9 @@ class Simulation:
             out, into = src == rank, dst == rank
             starts = np.maximum(np.concatenate([self.start_us[out], got[into]]), self.arrivals_us[rank])
             busy[rank] = _covered(starts, np.concatenate([sent[out], self.end_us[into]]))
-        return self.finish_us - self.arrivals_us - busy
+        wait: Times = self.finish_us - self.arrivals_us - busy
+        wait[np.abs(wait) < 1e-9 * self.finish_us.max(initial=0.0)] = 0.0  # differences of times that are the same
+        return wait
 
     def critical_path(self) -> list[int]:
         """Messages, first to last, each of which waited for the one before; the last ends when the collective does."""

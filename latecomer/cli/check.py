@@ -8,7 +8,7 @@ import click
 
 from latecomer.cli.artifacts import Artifact, load_artifact
 from latecomer.cli.options import reads
-from latecomer.cli.output import echo_facts, echo_json, working, write_file, write_sarif
+from latecomer.cli.output import echo_facts, echo_json, keep_input, working, write_file, write_sarif
 from latecomer.schedules.errors import IncorrectSchedule, InputError
 from latecomer.schedules.units import parse_size
 
@@ -36,10 +36,14 @@ def command(
 
     Exits 0 when it does, and 1, saying where it goes wrong, when it does not.
     """
+    for output in (shrink, sarif):
+        keep_input(file, output)
     artifact = load_artifact(file)
     if artifact.is_program:
         correct = _program(artifact, target, size, as_json, sarif)
-        if not correct and shrink is not None:
+        if shrink is not None and correct:
+            click.echo("nothing to shrink: no finding is an error", err=True)
+        elif shrink is not None:
             _shrink(artifact, target, size, shrink)
     elif any(option is not None for option in (target, size, shrink, sarif)):
         raise InputError(f"--target, --size, --shrink and --sarif are for a program; {artifact.name} is a schedule")

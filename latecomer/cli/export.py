@@ -11,8 +11,7 @@ import click
 from latecomer.cli.artifacts import load_schedule
 from latecomer.cli.export_directory import export_directory
 from latecomer.cli.options import output_option, parse_sizes, reads
-from latecomer.cli.output import echo_facts, warn, working, write_file
-from latecomer.schedules.errors import InputError
+from latecomer.cli.output import echo_facts, keep_input, warn, working, write_file
 from latecomer.schedules.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def command(
       latecomer export plan.json --to nccl -o project
     """
     from latecomer.codegen.compile import compile_schedule
-    from latecomer.codegen.targets import target
+    from latecomer.codegen.targets import LOADING, target
 
     if to == "nccl":
         if min_bytes is not None or max_bytes is not None or placement != "in":
@@ -68,11 +67,12 @@ def command(
             raise click.UsageError("the plans of a set have their own sizes: drop the options that give some")
         with working("compiling and proving"):
             files = export_directory(file, output, goal, placement == "in")
-        echo_facts([("wrote", f"{len(files)} files to {output} for {goal.name}, each read back and proven"),
-                    *((os.path.basename(path), _serves(program)) for path, program in files)])
+        count = f"{len(files)} file{'s' if len(files) > 1 else ''}"
+        echo_facts([("wrote", f"{count} to {output} for {goal.name}, each read back and proven"),
+                    *((os.path.basename(path), _serves(program)) for path, program in files),
+                    ("load", LOADING[goal.name])])
         return
-    if output is not None and os.path.exists(output) and os.path.exists(file) and os.path.samefile(file, output):
-        raise InputError(f"{output} is the schedule itself; name another file, the schedule would be lost")
+    keep_input(file, output)
     schedule = load_schedule(file, "export")
     if for_sizes is not None:
         from latecomer.codegen.divide import fitting
@@ -92,6 +92,7 @@ def command(
             ("wrote", f"{output} for {goal.name}, read back and proven on all {program.ranks} ranks"),
             ("program", _shape(program)),
             ("serves", _serves(program)),
+            ("load", LOADING[goal.name]),
             ("next", f"latecomer check {output} --target {goal.name}"),
         ]
     )

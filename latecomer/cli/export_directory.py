@@ -39,10 +39,15 @@ def export_directory(plans: str, output: str | None, goal: Target, in_place: boo
         raise LimitExceeded(f"{len(names)} plans; {goal.name} loads {most} files. Take a smaller range of sizes",
                             limit="files")
     made = []
+    before = 0
     for name in names:
         match = _NAME.fullmatch(name)
         assert match is not None
         low, high = int(match[1]), int(match[2])
+        if low <= before:
+            raise InputError(f"{plans}: {name} begins at {low} bytes, below {before}, where the plan before it ends; "
+                             "these are plans of several sets, and a runtime would take the first that fits")
+        before = high
         options = Options(in_place=in_place, out_of_place=not in_place, min_bytes=low, max_bytes=high)
         program, text = compile_schedule(load_schedule(os.path.join(plans, name), "export"), goal.name, options)
         made.append((os.path.join(output, name.removesuffix(".json") + ".xml"), program, text))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from latecomer.cli.options import reads
-from latecomer.cli.output import echo_facts, echo_json, write_file, write_sarif
+from latecomer.cli.output import echo_facts, echo_json, keep_input, write_file, write_sarif
 from latecomer.schedules.errors import IncorrectProgram, InputError
 from latecomer.schedules.units import parse_size
+
+if TYPE_CHECKING:
+    from latecomer.codegen.lint import Answer
 
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "reduce")
 
@@ -39,22 +44,25 @@ def command(
     sarif: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether runtime T picks each FILE for a call of SIZE bytes on NGPUS ranks, or every reason why not.
+    """Say whether runtime T runs each FILE for a call of SIZE bytes on NGPUS ranks, or every reason why not.
 
     Runtimes that do not pick a file say nothing and run something else. A directory is judged as a runtime reads
-    it: all that is in it. Exits 0 when every FILE would be picked.
+    it: all that is in it. Exits 0 when every FILE would be run, and a file of every directory. Whether the result
+    is right is another question: latecomer check.
 
     \b
       latecomer lint plan.xml --target msccl-executor --size 64MiB --ngpus 8
     """
-    from latecomer.codegen.lint import STATE, Answer, lint, lint_text, text_of
+    from latecomer.codegen.lint import STATE, lint, lint_text, text_of
     from latecomer.codegen.lint import fix as repair
     from latecomer.codegen.serves import Call
     from latecomer.codegen.targets import target as named
 
     call = Call(size, ngpus, element_bytes, not out_of_place, collective)
     goal = named(target)
-    answers: list[Answer] = lint(files, call, target)
+    if fix is not None and len(files) == 1:
+        keep_input(str(files[0]), fix)
+    judged: list[tuple[Path, list[Answer]]] = [(file, lint([file], call, target)) for file in files]
     repaired: list[str] = []
     if fix is not None:
         if len(files) != 1 or files[0].is_dir():
@@ -62,10 +70,12 @@ def command(
         text, mended = repair(text_of(files[0]), str(files[0]), target)
         write_file(fix, text)
         repaired = [str(finding) for finding in mended]
-        answers = [lint_text(text, fix, call, goal)]
+        judged = [(Path(fix), [lint_text(text, fix, call, goal)])]
+    answers = [answer for _, of_path in judged for answer in of_path]
     if sarif is not None:
         write_sarif(sarif, [finding for answer in answers for finding in answer.findings])
-    picked = bool(answers) and all(answer.picked for answer in answers)
+    # Of a directory one file serves the call; the others are for other calls.
+    picked = all(any(answer.picked for answer in of_path) for _, of_path in judged)
     if as_json:
         shown = [
             {"file": a.file, "picked": a.picked, "findings": [f.to_dict() for f in a.findings]} for a in answers
@@ -74,11 +84,25 @@ def command(
     else:
         for line in repaired:
             click.echo(f"repaired {line}")
-        for answer in answers:
-            echo_facts([(answer.file, f"{'yes' if answer.picked else 'no'}, {target} "
-                                      f"{'picks' if answer.picked else 'does not pick'} it for this call")])
-            for finding in answer.findings:
-                click.echo(f"  {finding}")
+        if fix is not None:
+            click.echo(f"wrote {fix}" + ("" if repaired else ", in which nothing had to be repaired"))
+        for path, of_path in judged:
+            _say(path, of_path, target)
+        if picked:
+            click.echo("note: whether the result is right is not judged here; latecomer check proves it")
         click.echo(f"note: {STATE[target]}" if target in STATE else "note: portable files are judged for all runtimes")
     if not picked:
         ctx.exit(IncorrectProgram.exit_code)
+
+
+def _say(path: Path, answers: Sequence[Answer], target: str) -> None:
+    """The verdict on a path, and on each file where it is a directory."""
+    if path.is_dir():
+        chosen = next((answer.file for answer in answers if answer.picked), None)
+        verdict = f"yes, {target} runs {chosen}" if chosen else f"no, {target} runs none of it"
+        echo_facts([(str(path), f"{verdict} for this call")])
+    for answer in answers:
+        verdict = f"yes, {target} runs it" if answer.picked else f"no, {target} does not run it"
+        echo_facts([(answer.file, f"{verdict} for this call")])
+        for finding in answer.findings:
+            click.echo(f"  {finding}")

@@ -66,6 +66,9 @@ def write_file(path: str, text: str) -> None:
     try:
         if os.path.isdir(path_now):
             raise InputError(f"cannot write {path}: it is a directory; name a file in it")
+        # Replacing a file needs no right to write to it, and root may do anything: the mode is what somebody meant.
+        if os.path.isfile(path_now) and not os.stat(path_now).st_mode & 0o222:
+            raise InputError(f"cannot write {path}: {path_now} is read-only")
         if os.path.exists(path_now) and not os.path.isfile(path_now):
             with open(path_now, "wb") as device:
                 device.write(data)
@@ -83,6 +86,12 @@ def write_file(path: str, text: str) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot write {path}: {reason}") from error
+
+
+def keep_input(file: str, output: str | None) -> None:
+    """Raises `InputError` where writing `output` would overwrite `file`, what is read."""
+    if output is not None and os.path.exists(output) and os.path.exists(file) and os.path.samefile(file, output):
+        raise InputError(f"{output} is the file that is read, which would be lost; name another one")
 
 
 def write_sarif(path: str, findings: Sequence[Finding]) -> None:

@@ -8,7 +8,7 @@ import click
 
 from latecomer.cli.artifacts import load_artifact
 from latecomer.cli.options import output_option
-from latecomer.cli.output import write_file
+from latecomer.cli.output import keep_input, write_file
 
 if TYPE_CHECKING:
     from latecomer.schedules.program import Program, Step, Threadblock
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @output_option("Write the table to OUT.")
 def command(file: str, output: str | None) -> None:
     """The schedule (.json) or program (.xml) in FILE as a table."""
+    keep_input(file, output)
     artifact = load_artifact(file)
     table = program_table(artifact.program()) if artifact.is_program else str(artifact.schedule())
     text = table.rstrip("\n") + "\n"

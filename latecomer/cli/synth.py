@@ -134,6 +134,8 @@ def _plan_set(
         plans = plan_set(question, *sizes, algorithm=algorithm, progress=progress)
     files: list[str | None] = [None] * len(plans)
     if output:
+        if os.path.isdir(output) and os.listdir(output):
+            raise InputError(f"{output} is not empty, and plans of another set would mix with these; name a new one")
         try:
             os.makedirs(output, exist_ok=True)
         except OSError as error:

@@ -13,7 +13,7 @@ def test_lint_says_yes_or_why_not(run: Run, ring_file: str) -> None:
     assert run("export", ring_file, "--to", "rccl", "-o", "a.xml").exit_code == 0
     yes = run("lint", "a.xml", "--target", "rccl", "--size", "1MiB", "--ngpus", "4")
     assert yes.exit_code == 0
-    assert "yes, rccl picks it" in yes.stdout
+    assert "yes, rccl runs it" in yes.stdout
     no = run("lint", "a.xml", "--target", "rccl", "--size", "1MiB", "--ngpus", "8")
     assert no.exit_code == 1
     assert "L01: the file is for 4 ranks, the call has 8" in no.stdout
@@ -104,3 +104,83 @@ def test_export_for_sizes_and_of_a_plan_set(run: Run, refused: Callable[..., str
     assert all(name.endswith(".xml") for name in names)
     assert "not an empty directory" in refused("export", "plans", "--to", "msccl-executor", "-o", "xmls")
     assert "name it with -o DIR" in refused("export", "plans", "--to", "msccl-executor")
+
+
+def test_lint_of_a_directory_is_one_answer(run: Run, tmp_path: Path, refused: Callable[..., str]) -> None:
+    question = ("--topology", "switch:4@50GB/s", "--late", "3", "--delay", "5ms")
+    assert run("synth", *question, "--sizes", "1KiB..256MiB", "-o", "plans").exit_code == 0
+    assert "is not empty" in refused("synth", *question, "--sizes", "1KiB..1MiB", "-o", "plans")
+    assert run("export", "plans", "--to", "rccl", "-o", "files").exit_code == 0
+    names = sorted(path.name for path in (tmp_path / "files").iterdir())
+    assert len(names) > 1
+    call = ("--target", "rccl", "--ngpus", "4")
+    served = run("lint", "files", *call, "--size", "12KiB")
+    assert served.exit_code == 0, served.stdout
+    assert "files   yes, rccl runs files/" in served.stdout
+    assert served.stdout.count("does not run it for this call") == len(names) - 1
+    too_large = run("lint", "files", *call, "--size", "1GiB")
+    assert too_large.exit_code == 1
+    assert "files   no, rccl runs none of it for this call" in too_large.stdout
+    # Plans of two sets, as if copied together.
+    first = sorted((tmp_path / "plans").iterdir())[0]
+    (tmp_path / "plans" / "0000000000512-0000000004096-ring.json").write_text(first.read_text())
+    assert "plans of several sets" in refused("export", "plans", "--to", "rccl", "-o", "more")
+
+
+def test_nothing_that_is_read_is_overwritten(
+    run: Run, ring_file: str, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    run("export", ring_file, "--to", "msccl-executor", "-o", "a.xml")
+    before = (tmp_path / "a.xml").read_text()
+    call = ("--target", "msccl-executor", "--size", "1MiB", "--ngpus", "4")
+    (tmp_path / "link.xml").symlink_to("a.xml")
+    for output in ("a.xml", "link.xml"):
+        assert "which would be lost" in refused("lint", "a.xml", *call, "--fix", output)
+        assert "which would be lost" in refused("check", "a.xml", "--shrink", output)
+    (tmp_path / "kept.xml").write_text("kept")
+    (tmp_path / "kept.xml").chmod(0o444)
+    (tmp_path / "to kept.xml").symlink_to("kept.xml")
+    for output in ("kept.xml", "to kept.xml"):
+        assert "kept.xml is read-only" in refused("lint", "a.xml", *call, "--fix", output)
+    assert (tmp_path / "a.xml").read_text() == before
+    assert (tmp_path / "kept.xml").read_text() == "kept"
+    assert "nothing to shrink" in run("check", "a.xml", "--shrink", "small.xml").stderr
+
+
+def test_lint_respells(run: Run, ring_file: str, tmp_path: Path) -> None:
+    run("export", ring_file, "--to", "msccl-executor", "-o", "a.xml")
+    good = (tmp_path / "a.xml").read_text()
+    odd = good.replace('coll="allreduce"', 'coll="all_reduce"').replace('proto="Simple"', 'proto="simple"')
+    odd = odd.replace('type="rrc"', 'type="RRC"')
+    assert odd.count("RRC") > 0
+    (tmp_path / "b.xml").write_text(odd)
+    call = ("--target", "msccl-executor", "--size", "1MiB", "--ngpus", "4")
+    said = run("lint", "b.xml", *call).stdout
+    assert "A04" in said
+    assert "L02" not in said
+    fixed = run("lint", "b.xml", *call, "--fix", "c.xml")
+    assert fixed.exit_code == 0, fixed.stdout
+    assert {"A03", "A04", "S02"} <= {word.strip(":") for word in fixed.stdout.split()}
+    assert (tmp_path / "c.xml").read_text() == good
+    assert "latecomer check proves it" in fixed.stdout
+    assert run("lint", "-", *call, stdin=good).exit_code == 0
+
+
+def test_one_fault_is_one_finding(run: Run, ring_file: str, tmp_path: Path) -> None:
+    run("export", ring_file, "--to", "msccl-executor", "-o", "a.xml")
+    good = (tmp_path / "a.xml").read_text()
+    for old, new, said in (
+        (' nchannels="', ' nchanels="', {"A02", "A15"}),
+        (' cnt="1"', "", {"S01"}),
+        ('type="s"', 'type="send"', None),
+    ):
+        (tmp_path / "b.xml").write_text(good.replace(old, new, 1))
+        found = json.loads(run("check", "b.xml", "--target", "msccl-executor", "--json").stdout)["findings"]
+        codes = {finding["code"] for finding in found}
+        if said is None:
+            assert "S02" in codes
+            assert "D07" not in codes
+        else:
+            assert codes == said, found
+    (tmp_path / "b.xml").write_text(good.replace(" nchannels=", " nchanels=", 1))
+    assert "is nchanels= meant to be it?" in run("check", "b.xml").stderr
