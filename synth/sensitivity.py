@@ -21,6 +21,7 @@ class Case:
     beta_factor: float
     time_us: float
     best: str
+    best_chunks: int
     best_us: float
     ring_us: float | None
 
@@ -47,4 +48,7 @@ def _case(schedule: Schedule, question: Question, alpha: float, beta: float) -> 
     best = select(there)
     ring = evaluate(named("ring"), there, None).simulation
     time_us = there.simulate(schedule).time_us
-    return Case(alpha, beta, time_us, best.algorithm.name, min(best.time_us, time_us), ring.time_us if ring else None)
+    assert best.schedule is not None, "what is selected has been built"
+    chunks = len(best.schedule.chunks)
+    ring_us = ring.time_us if ring else None
+    return Case(alpha, beta, time_us, best.algorithm.name, chunks, min(best.time_us, time_us), ring_us)

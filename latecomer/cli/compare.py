@@ -93,5 +93,11 @@ def comparison(candidates: list[Candidate], bounds: Bounds) -> str:
             )
         )
     text = table(("algorithm", "chunks", "rounds", "time", "÷ bound", "pre-work"), rows)
-    others = [f"  {c.algorithm.name}: {c.reason}" for c in candidates if c.schedule is None]
+    reasons: dict[str, list[str]] = {}
+    for candidate in candidates:
+        if candidate.schedule is None:
+            name = candidate.algorithm.name
+            reason = (candidate.reason or "").removeprefix(f"{name} ").removeprefix(f"{name}: ")
+            reasons.setdefault(reason, []).append(name)
+    others = [f"  {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     return "\n".join([text, *(["", "do not apply:"] if others else []), *others])

@@ -50,7 +50,7 @@ def command(
       latecomer export plan.json --to nccl -o project
     """
     from latecomer.codegen.compile import compile_schedule
-    from latecomer.codegen.targets import LOADING, target
+    from latecomer.codegen.targets import LOADING, TARGETS, target
 
     if to == "nccl":
         if min_bytes is not None or max_bytes is not None or placement != "in":
@@ -61,6 +61,8 @@ def command(
             raise click.UsageError("a CUDA/NCCL project is a directory: name it with -o DIR")
         _export_project(load_schedule(file, "export"), output)
         return
+    if to not in TARGETS:
+        raise click.UsageError(f"no target is called {to!r}; there are {', '.join(sorted(TARGETS))}, and nccl")
     goal = target(to)
     if os.path.isdir(file):
         if min_bytes is not None or max_bytes is not None or for_sizes is not None:

@@ -107,7 +107,7 @@ def _asked_for(
                 f"{case.alpha_factor:g}",
                 f"{case.beta_factor:g}",
                 format_time(case.time_us),
-                case.best,
+                f"{case.best}, {_count(case.best_chunks, 'chunk')}",
                 f"{case.regret:.1%}",
                 "–" if case.gain is None else f"{case.gain:.2f}",
             )
@@ -210,8 +210,7 @@ def _print(schedule: Schedule, question: Question, output: str | None) -> None:
         fits = "hidden by the delay" if hidden else "longer than the delay"
         facts.append(("pre-work", f"{format_time(certificate.prework_us)} while the late rank is away, {fits}"))
     if certificate.ring_time_us is not None:
-        ratio = certificate.ring_time_us / certificate.time_us
-        facts.append(("ring", f"{format_time(certificate.ring_time_us)}, {ratio:.3g} times as long"))
+        facts.append(("ring", f"{format_time(certificate.ring_time_us)}, {_times(certificate)}"))
     facts.append(("proof", _PROOFS[certificate.proof]))
     if certificate.note:
         facts.append(("note", certificate.note))
@@ -231,6 +230,15 @@ def _next_step(schedule: Schedule, output: str) -> str:
     if schedule.branches:  # decides at the arrival: no file can hold it
         return f"torchrun --nproc-per-node {schedule.ranks} -m latecomer.run {output} --size 64MiB"
     return f"latecomer export {output} --to msccl-executor -o {_stem(output)}.xml"
+
+
+def _times(certificate: Certificate) -> str:
+    """The ring's time against the plan's."""
+    assert certificate.ring_time_us is not None
+    ratio = certificate.ring_time_us / certificate.time_us
+    if ratio < 0.995:
+        return f"which is shorter ({ratio:.3g} of it): this plan does not pay here"
+    return f"{ratio:.3g} times as long" if ratio > 1.005 else "as long"
 
 
 _PROOFS = {

@@ -105,7 +105,7 @@ def test_a_program_is_no_schedule(refused: Callable[..., str], program: str) -> 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--to", "mscll"], "no MSCCL target is called 'mscll'; there are"),
+        (["--to", "mscll"], "no target is called 'mscll'; there are msccl"),
         ([], "Missing option '--to'"),
         (["--to", "msccl-executor", "--max-bytes", "0"], "'--max-bytes': size '0'"),
         (["--to", "msccl-executor", "--min-bytes", "2GiB", "--max-bytes", "1GiB"], "is empty"),
