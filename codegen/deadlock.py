@@ -39,11 +39,11 @@ class Stuck:
 
 
 class _Block:
-    """A threadblock as it runs; `s` is its step, `sent` and `taken` the messages of that step done so far."""
+    """A threadblock as it runs; `s` is its step, `moved` the messages of that step done so far."""
 
     def __init__(self, gpu: int, block: Threadblock) -> None:
         self.gpu, self.block = gpu, block
-        self.s = self.sent = self.taken = 0
+        self.s = self.moved = 0
 
     def step(self) -> Step | None:
         return self.block.steps[self.s] if self.s < len(self.block.steps) else None
@@ -73,7 +73,7 @@ class _Run:
             messages = -(-step.cnt // self.per_message)
             if not self._move(b, step, max(1, messages), work):
                 return
-            b.s, b.sent, b.taken = b.s + 1, 0, 0
+            b.s, b.moved = b.s + 1, 0
             if step.hasdep:
                 work += self.waiting.pop((b.gpu, b.block.id), [])
 
@@ -87,32 +87,32 @@ class _Run:
         return ends is not None and other.s > ends
 
     def _move(self, b: _Block, step: Step, messages: int, work: list[_Block]) -> bool:
-        """Move what can be moved; True when the step is done. Forwarding takes a message, then sends it."""
+        """Move what can be moved; True when the step is done.
+
+        A step that forwards waits for data and for room before it moves anything, as the kernels do: its incoming slot
+        stays taken until it can send.
+        """
         into = (b.block.recv, b.gpu, b.block.chan) if step.type in RECEIVES else None
         out = (b.gpu, b.block.send, b.block.chan) if step.type in SENDS else None
-        while True:
-            moved = False
-            if (into is not None and b.taken < messages and (out is None or b.taken == b.sent)
-                    and self.made[into] > self.used[into]):
+        while (
+            b.moved < messages
+            and (into is None or self.made[into] > self.used[into])
+            and (out is None or self.made[out] - self.used[out] < max(1, self.capacity))
+        ):
+            b.moved += 1
+            if into is not None:
                 self.used[into] += 1
-                b.taken += 1
-                moved = True
                 if into in self.sender:
                     work.append(self.sender[into])
-            if (out is not None and b.sent < messages and (into is None or b.sent < b.taken)
-                    and self.made[out] - self.used[out] < max(1, self.capacity)):
+            if out is not None:
                 self.made[out] += 1
-                b.sent += 1
-                moved = True
                 if out in self.receiver:
                     work.append(self.receiver[out])
-            if not moved:
-                break
-        if into is not None and b.taken < messages:
+            if into is None and out is None:
+                return True
+        if b.moved < messages:
             return False
-        if out is None:
-            return True
-        return b.sent == messages and (self.capacity > 0 or self.made[out] == self.used[out])
+        return out is None or self.capacity > 0 or self.made[out] == self.used[out]
 
     def blocked_on(self, b: _Block) -> tuple[str, _Block | None]:
         step = b.step()
@@ -122,7 +122,7 @@ class _Run:
             return f"waits for step {step.deps} of tb {step.depid}", other
         into = (b.block.recv, b.gpu, b.block.chan)
         messages = max(1, -(-step.cnt // self.per_message))
-        if step.type in RECEIVES and b.taken < messages and (step.type not in SENDS or b.taken == b.sent):
+        if step.type in RECEIVES and b.moved < messages and self.made[into] == self.used[into]:
             return f"waits for data from gpu {b.block.recv}", self.sender.get(into)
         out = (b.gpu, b.block.send, b.block.chan)
         return f"waits for gpu {b.block.send} to take what was sent", self.receiver.get(out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,6 +57,11 @@ class Layout:
         return ("o", offset + self.shift_i) if buffer == "i" else (buffer, offset)
 
 
+def initial(layout: Layout) -> dict[Location, Value]:
+    """A rank's memory before the call."""
+    return {layout.at("i", c): Sum(c, 1 << layout.rank) for c in range(layout.inputs)}
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A rank's chunk that is not what it should be."""
@@ -68,15 +73,30 @@ class Outcome:
     node: int | None
 
 
-def interpret(program: Program, graph: StepGraph, order: Sequence[int], in_place: bool) -> list[Outcome]:
+class Trace:
+    """What a run wrote, and what it should take for unknown.
+
+    `unsure` holds (node, location) for reads, and (-1 - rank, location) for a rank's memory at the end, whose value
+    depends on timing. `written` is filled: (node, location) → value.
+    """
+
+    def __init__(self, unsure: Collection[tuple[int, Location]] = ()) -> None:
+        self.unsure = unsure
+        self.written: dict[tuple[int, Location], Value] = {}
+
+
+def interpret(
+    program: Program, graph: StepGraph, order: Sequence[int], in_place: bool, trace: Trace | None = None
+) -> list[Outcome]:
     """Run all steps in `order`; the wrong chunks of all ranks' results, none if the collective is computed.
 
     O(chunks moved). The order is one of those the program allows; where it has no hazards they all give the
     same.
     """
+    trace = trace or Trace()
     layouts = {gpu.id: Layout(program, gpu.id, in_place) for gpu in program.gpus}
     memory: dict[int, dict[Location, Value]] = {
-        rank: {layout.at("i", c): Sum(c, 1 << rank) for c in range(layout.inputs)} for rank, layout in layouts.items()
+        rank: initial(layout) for rank, layout in layouts.items()
     }
     queues: dict[Connection, deque[list[Value]]] = {}
     blocks = {(gpu.id, tb.id): tb for gpu in program.gpus for tb in gpu.threadblocks}
@@ -89,17 +109,31 @@ def interpret(program: Program, graph: StepGraph, order: Sequence[int], in_place
         if step.type in RECEIVES:
             values = queues[Connection(block.recv, rank, block.chan)].popleft()
         if step.type in READS_SRC:
-            own = [cells.get(at(step.srcbuf, step.srcoff + c)) for c in range(step.cnt)]
+            own = _read(cells, [at(step.srcbuf, step.srcoff + c) for c in range(step.cnt)], node, trace)
             values = [_add(a, b, node) for a, b in zip(own, values, strict=True)] if values else own
         if step.type == "re":
-            into = [cells.get(at(step.dstbuf, step.dstoff + c)) for c in range(step.cnt)]
+            into = _read(cells, [at(step.dstbuf, step.dstoff + c) for c in range(step.cnt)], node, trace)
             values = [_add(a, b, node) for a, b in zip(into, values, strict=True)]
         if step.type in WRITES_DST:
             for c, value in enumerate(values):
-                cells[at(step.dstbuf, step.dstoff + c)] = value
+                location = at(step.dstbuf, step.dstoff + c)
+                cells[location] = trace.written[node, location] = value
         if step.type in SENDS:
             queues.setdefault(Connection(rank, block.send, block.chan), deque()).append(values)
+    for which, location in trace.unsure:
+        if which < 0:
+            memory[-1 - which][location] = Bad(UNSURE, "depends on timing", which)
     return _judge(program, layouts, memory)
+
+
+UNSURE = "H01"
+
+
+def _read(cells: dict[Location, Value], locations: list[Location], node: int, trace: Trace) -> list[Value]:
+    if not trace.unsure:
+        return [cells.get(location) for location in locations]
+    unknown = Bad(UNSURE, "depends on timing", node)
+    return [unknown if (node, location) in trace.unsure else cells.get(location) for location in locations]
 
 
 def _add(a: Value, b: Value, node: int) -> Value:

@@ -14,18 +14,16 @@ from dataclasses import dataclass
 from latecomer.codegen.deadlock import smallest_batch, stuck
 from latecomer.codegen.findings import Finding, Findings
 from latecomer.codegen.graph import CAPACITY, StepGraph, in_order, step_graph
-from latecomer.codegen.hazards import Hazard, hazards
+from latecomer.codegen.hazards import hazards
 from latecomer.codegen.msccl_reader import read_with_notes
 from latecomer.codegen.serves import unserved
 from latecomer.codegen.structure import check_structure
 from latecomer.codegen.symbolic import interpret
 from latecomer.codegen.targets import target as named_target
+from latecomer.codegen.timing import unsure_places
 from latecomer.schedules.collector import paused
 from latecomer.schedules.errors import IncorrectProgram, InputError
 from latecomer.schedules.program import Program
-
-MAX_REORDERED = 64
-"""Races of which both orders are run, to tell those that matter; further ones count as mattering."""
 
 MAX_CELLS = 4_000_000
 """Chunks of one kind of buffer on all ranks: 64 ranks of 62,500."""
@@ -161,19 +159,14 @@ def _results(program: Program, graph: StepGraph, order: list[int], in_place: boo
         findings.add(outcome.code, f"called {call}, {outcome.why}{more}", line,
                      *((node.gpu, node.tb, node.step) if node is not None else (outcome.rank,)))
     races = hazards(program, graph, order, in_place)
-    for k, race in enumerate(races):
-        code = "H03" if race.queues else "H02"
-        if not race.queues and (wrong or k >= MAX_REORDERED or _matters(program, graph, race, in_place)):
-            code = "H01"
+    racing = {(graph.nodes[race.first].gpu, race.location) for race in races if not race.queues}
+    unsure = racing if wrong else unsure_places(program, graph, order, in_place, racing)
+    for race in races:
         node = graph.nodes[race.second]
+        code = "H03" if race.queues else "H01" if (node.gpu, race.location) in unsure else "H02"
         other = graph.nodes[race.first]
         buffer, offset = race.location
         findings.add(code, f"called {call}, it and {graph.where(race.first)} (line {other.line}) both use chunk "
                      f"{offset} of {buffer}, one of them writes, and nothing orders them",
                      node.line, node.gpu, node.tb, node.step)
 
-
-def _matters(program: Program, graph: StepGraph, race: Hazard, in_place: bool) -> bool:
-    """Is the result wrong when the two come in the other order?"""
-    order = in_order(graph, (race.second, race.first))
-    return order is None or bool(interpret(program, graph, order, in_place))

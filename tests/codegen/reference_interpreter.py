@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from latecomer.schedules.program import Program, Step, Threadblock
+from latecomer.schedules.program import Program, Threadblock
 
 CAPACITY = {"Simple": 2, "LL": 8, "LL128": 8}
 # With neither flag, the runtime that reads only one takes the file for out-of-place calls.
@@ -79,7 +79,7 @@ class Machine:
         self.blocks = [(g.id, t) for g in program.gpus for t in g.threadblocks]
         self.at = [0] * len(self.blocks)
         self.part = [0] * len(self.blocks)
-        self.took: list[Any] = [None] * len(self.blocks)
+        self.pending: list[Any] = [None] * len(self.blocks)
         self.posts = {(g, t.id): -1 for g, t in self.blocks}
         self.queue: dict[tuple[int, int, int], deque[list[int]]] = {}
 
@@ -90,52 +90,45 @@ class Machine:
         step = tb.steps[self.at[b]]
         if step.depid >= 0 and step.deps >= 0 and self.posts.get((gpu, step.depid), -1) < step.deps:
             return False
-        if step.type in RECEIVING and self.took[b] is None:
-            return bool(self.queue.get((tb.recv, gpu, tb.chan)))
-        if step.type in SENDING:
-            return len(self.queue.get((gpu, tb.send, tb.chan), ())) < CAPACITY[self.p.protocol]
-        return True
+        if self.pending[b] is not None:
+            return True
+        room = step.type not in SENDING or len(self.queue.get((gpu, tb.send, tb.chan), ())) < CAPACITY[self.p.protocol]
+        data = step.type not in RECEIVING or bool(self.queue.get((tb.recv, gpu, tb.chan)))
+        return room and data  # a forwarding step waits for both before it frees its slot
 
     def move(self, b: int) -> None:
         gpu, tb = self.blocks[b]
         step = tb.steps[self.at[b]]
         low = self.part[b] * self.per_message
         count = min(self.per_message, step.cnt - low)
-        if step.type in RECEIVING and self.took[b] is None:
-            data = self.queue[tb.recv, gpu, tb.chan].popleft()
-            if len(data) != count:
-                raise Failure("lengths")
-            self._received(b, step, data, low)
+        mem = self.memory[gpu]
+        if step.type != "nop" and self.pending[b] is None:  # first half: take and read
+            data = [0] * count
+            if step.type in RECEIVING:
+                data = self.queue[tb.recv, gpu, tb.chan].popleft()
+                if len(data) != count:
+                    raise Failure("lengths")
+            if step.type in ("s", "cpy", "re", "rrc", "rrs", "rrcs"):
+                data = [x + mem[step.srcbuf][step.srcoff + low + c] for c, x in enumerate(data)]
+            if step.type == "re":
+                data = [x + mem[step.dstbuf][step.dstoff + low + c] for c, x in enumerate(data)]
+            self.pending[b] = data
+            if step.type not in ("s", "r", "rcs"):
+                return  # others may move between what it read and what it writes
+        if step.type != "nop":  # second half: write and send
+            data = self.pending[b]
+            self.pending[b] = None
+            if step.type in ("r", "cpy", "re", "rcs", "rrc", "rrcs"):
+                for c, x in enumerate(data):
+                    mem[step.dstbuf][step.dstoff + low + c] = x
             if step.type in SENDING:
-                return
-        elif step.type in SENDING:
-            mem = self.memory[gpu]
-            own = [mem[step.srcbuf][step.srcoff + low + c] for c in range(count)] if step.type == "s" else []
-            data = own if self.took[b] is None else self.took[b]
-            self.queue.setdefault((gpu, tb.send, tb.chan), deque()).append(data)
-            self.took[b] = None
-        elif step.type in ("cpy", "re"):
-            mem = self.memory[gpu]
-            for c in range(low, low + count):
-                value = mem[step.srcbuf][step.srcoff + c]
-                old = mem[step.dstbuf][step.dstoff + c] if step.type == "re" else 0
-                mem[step.dstbuf][step.dstoff + c] = value + old
+                self.queue.setdefault((gpu, tb.send, tb.chan), deque()).append(data)
         self.part[b] += 1
         if self.part[b] * self.per_message >= step.cnt or step.type == "nop":
             if step.hasdep and step.type != "nop":
                 self.posts[gpu, tb.id] = self.at[b]
             self.at[b] += 1
             self.part[b] = 0
-
-    def _received(self, b: int, step: Step, data: list[int], low: int) -> None:
-        mem = self.memory[self.blocks[b][0]]
-        if step.type in ("rrc", "rrs", "rrcs"):
-            data = [x + mem[step.srcbuf][step.srcoff + low + c] for c, x in enumerate(data)]
-        if step.type != "rrs":
-            for c, x in enumerate(data):
-                mem[step.dstbuf][step.dstoff + low + c] = x
-        if step.type in SENDING:
-            self.took[b] = data
 
     def run(self, pick: Callable[[list[int]], int]) -> None:
         while True:

@@ -38,4 +38,4 @@ def test_a_plan_runs_and_is_checked(tmp_path: Path) -> None:
 def test_a_plan_for_another_number_of_ranks(tmp_path: Path) -> None:
     done = torchrun(2, "latecomer.run", plan(tmp_path))
     assert done.returncode != 0
-    assert "the plan is for 3 ranks, the group has 2" in done.stderr
+    assert "the plan is for 3 ranks, and torchrun started 2 processes" in done.stderr
