@@ -43,6 +43,7 @@ class _Block:
 
     def __init__(self, gpu: int, block: Threadblock) -> None:
         self.gpu, self.block = gpu, block
+        self.posted = posted(block.steps)
         self.s = self.moved = 0
 
     def step(self) -> Step | None:
@@ -83,7 +84,7 @@ class _Run:
         other = self.at.get((b.gpu, step.depid))
         if other is None:
             return False
-        ends = posted(other.block.steps, step.deps)
+        ends = other.posted[step.deps] if step.deps < len(other.posted) else None
         return ends is not None and other.s > ends
 
     def _move(self, b: _Block, step: Step, messages: int, work: list[_Block]) -> bool:

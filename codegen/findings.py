@@ -70,6 +70,7 @@ RULES = {
     "A18": Rule("nthreads not a multiple of 32", _MS, _NOT_LOADED),
     "A19": Rule("collective of one family only", _NONE, "loaded by some runtimes only"),
     "A20": Rule("maxBytes not given", _NONE, "microsoft/msccl serves calls below 128 MiB only"),
+    "A21": Rule("nchunksperloop does not divide among the ranks", _ALL, "pieces that overlap: wrong results"),
     # Gpus and buffers
     "G01": Rule("gpu missing", _ALL, "this rank runs an empty program: the others hang"),
     "G02": Rule("gpu given twice", _ALL, "one of the two is ignored"),
@@ -136,6 +137,7 @@ RULES = {
     "H01": Rule("race", _ALL, _RACE),
     "H02": Rule("race without effect", _NONE, "none: the result is the same in either order"),
     "H03": Rule("ordered only by full queues", _NONE, "none with this protocol; a race with deeper queues"),
+    "H04": Rule("overlap within a step", _ALL, "wrong results: a block's threads do not wait for each other"),
     "W01": Rule("wrong result", _ALL, _WRONG),
     "W02": Rule("contribution missing", _ALL, _WRONG),
     "W03": Rule("contribution counted twice", _ALL, _WRONG),

@@ -41,8 +41,8 @@ class StepGraph:
     """`before[v]`: nodes that are over before v starts (`full` ones: only because a queue is full)."""
 
     nodes: list[Node] = field(default_factory=list)
-    first: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(gpu, threadblock) → its first node; the others follow."""
+    last: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """(gpu, threadblock) → per step, its last node; a step that was not split has no other."""
     before: list[list[int]] = field(default_factory=list)
     full: list[list[int]] = field(default_factory=list)
     sends: dict[Connection, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -56,31 +56,39 @@ class StepGraph:
         return f"gpu {n.gpu}/tb {n.tb}/step {n.step} ({n.what.type})"
 
 
-def posted(steps: Sequence[Step], wanted: int) -> int | None:
-    """The first step from `wanted` (≥ 0) on that posts: it ends a wait for `wanted`. None: nobody does."""
-    for s in range(wanted, len(steps)):
+def posted(steps: Sequence[Step]) -> list[int | None]:
+    """Per step, the first from it on that posts: that ends a wait for it. None: nobody does. O(steps)."""
+    ends: list[int | None] = []
+    later = None
+    for s in range(len(steps) - 1, -1, -1):
         if steps[s].hasdep == 1 and steps[s].type != "nop":
-            return s
-    return None
+            later = s
+        ends.append(later)
+    return ends[::-1]
 
 
-def step_graph(program: Program) -> StepGraph:
-    """The graph of a program whose structure was found sound (ids, peers, matching, waits). O(steps)."""
+def step_graph(program: Program, split: bool = False) -> StepGraph:
+    """The graph of a program whose structure was found sound (ids, peers, matching, waits). O(steps).
+
+    `split`: steps that move messages are taken apart into single chunks, as the runtimes do once messages are large: a
+    forwarding step then sends its first chunk before it has its last, so fewer steps are ordered.
+    """
     graph = StepGraph()
     for gpu in program.gpus:
         for block in gpu.threadblocks:
-            _add_block(graph, gpu, block)
+            _add_block(graph, gpu, block, split)
     for gpu in program.gpus:
-        by_id = {block.id: block for block in gpu.threadblocks}
+        ends = {block.id: posted(block.steps) for block in gpu.threadblocks}
         for block in gpu.threadblocks:
-            start = graph.first[gpu.id, block.id]
+            last = graph.last[gpu.id, block.id]
             for s, step in enumerate(block.steps):
                 if step.depid >= 0 and step.deps >= 0 and step.depid != block.id:
-                    ends = posted(by_id[step.depid].steps, step.deps)
-                    if ends is not None:
-                        earlier = graph.first[gpu.id, step.depid] + ends
-                        graph.before[start + s].append(earlier)
-                        graph.local[start + s].append(earlier)
+                    end = ends[step.depid][step.deps]
+                    if end is not None:
+                        earlier = graph.last[gpu.id, step.depid][end]
+                        first = last[s] + 1 - (len(_pieces(step)) if split else 1)
+                        graph.before[first].append(earlier)
+                        graph.local[first].append(earlier)
     capacity = CAPACITY[program.protocol]
     for connection, receives in graph.receives.items():
         sends = graph.sends[connection]
@@ -91,20 +99,30 @@ def step_graph(program: Program) -> StepGraph:
     return graph
 
 
-def _add_block(graph: StepGraph, gpu: Gpu, block: Threadblock) -> None:
-    graph.first[gpu.id, block.id] = len(graph.nodes)
+def _add_block(graph: StepGraph, gpu: Gpu, block: Threadblock, split: bool) -> None:
+    last = graph.last[gpu.id, block.id] = []
+    start = len(graph.nodes)
     for s, step in enumerate(block.steps):
-        node = len(graph.nodes)
         line = block.lines[s] if block.lines else 0
-        graph.nodes.append(Node(gpu.id, block.id, s, step, line))
-        before = [node - 1] if s else []
-        graph.before.append(before)
-        graph.local.append(list(before))
-        graph.full.append([])
-        if step.type in SENDS:
-            graph.sends[Connection(gpu.id, block.send, block.chan)].append(node)
-        if step.type in RECEIVES:
-            graph.receives[Connection(block.recv, gpu.id, block.chan)].append(node)
+        for piece in _pieces(step) if split else (step,):
+            node = len(graph.nodes)
+            graph.nodes.append(Node(gpu.id, block.id, s, piece, line))
+            before = [node - 1] if node > start else []
+            graph.before.append(before)
+            graph.local.append(list(before))
+            graph.full.append([])
+            if step.type in SENDS:
+                graph.sends[Connection(gpu.id, block.send, block.chan)].append(node)
+            if step.type in RECEIVES:
+                graph.receives[Connection(block.recv, gpu.id, block.chan)].append(node)
+        last.append(len(graph.nodes) - 1)
+
+
+def _pieces(step: Step) -> tuple[Step, ...]:
+    """The step chunk by chunk, if it moves messages."""
+    if step.cnt == 1 or step.type not in SENDS | RECEIVES:
+        return (step,)
+    return tuple(step._replace(srcoff=step.srcoff + c, dstoff=step.dstoff + c, cnt=1) for c in range(step.cnt))
 
 
 def in_order(graph: StepGraph, extra: tuple[int, int] | None = None) -> list[int] | None:

@@ -47,6 +47,14 @@ def touched(step: Step, layout: Layout) -> tuple[list[Location], list[Location]]
     return (read if step.type != "re" else [*read, *written]), written
 
 
+def overlaps(step: Step, layout: Layout) -> bool:
+    """A step reads and writes ranges that overlap without being the same: whose threads are first decides."""
+    if step.cnt == 1 or step.type not in READS_SRC & WRITES_DST:
+        return False
+    src, dst = layout.at(step.srcbuf, step.srcoff), layout.at(step.dstbuf, step.dstoff)
+    return src[0] == dst[0] and 0 < abs(src[1] - dst[1]) < step.cnt
+
+
 class _Accesses:
     """The accesses so far, per place, and the pairs of them that nothing orders.
 

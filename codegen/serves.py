@@ -31,6 +31,14 @@ def size_range(program: Program, goal: Target) -> tuple[int, int | None]:
     return low, high or None
 
 
+def placements(program: Program, goal: Target | None) -> list[bool]:
+    """Of in place (True) and out of place (False), the calls that may run the program on `goal` (None: on any)."""
+    if goal is TARGETS["msccl"]:
+        return [bool(program.in_place)]  # of the two flags it reads this one alone
+    served = [in_place for in_place, on in ((True, program.in_place), (False, program.out_of_place)) if on]
+    return served or [bool(program.in_place)]
+
+
 def serves(program: Program, goal: Target) -> str:
     """One sentence: the calls that will run this program on `goal`."""
     low, high = size_range(program, goal)

@@ -7,6 +7,7 @@ from collections import Counter
 from latecomer.codegen.findings import Findings
 from latecomer.codegen.graph import posted
 from latecomer.codegen.matching import check_connections
+from latecomer.codegen.serves import placements
 from latecomer.codegen.targets import (
     CONNECTIONS_PER_CHANNEL,
     FUSED,
@@ -18,6 +19,9 @@ from latecomer.codegen.targets import (
 )
 from latecomer.schedules.program import READS_SRC, RECEIVES, SENDS, WRITES_DST, Gpu, Program, Step, Threadblock
 
+_SHARED = ("allgather", "reduce_scatter", "alltoall")
+"""Collectives whose buffer has a piece per rank."""
+
 _LOOSEST = Target("any runtime", 1024, 256, 128, 127, TARGETS["msccl"].types, False, None, True, False)
 """Limits that no runtime goes beyond: what is an error where no target is named."""
 
@@ -26,6 +30,7 @@ def check_structure(program: Program, findings: Findings, goal: Target | None) -
     """Add what is wrong with `program` before it runs, for `goal` (None: what no runtime takes). O(steps)."""
     limits = goal or _LOOSEST
     _root(program, findings, limits)
+    placed = placements(program, goal)
     ids = Counter(gpu.id for gpu in program.gpus)
     for rank in range(max(0, min(program.ranks, 4096))):
         if rank not in ids:
@@ -37,7 +42,7 @@ def check_structure(program: Program, findings: Findings, goal: Target | None) -
         seen.add(gpu.id)
         if not 0 <= gpu.id < program.ranks:
             findings.add("G03", f"<gpu id=\"{gpu.id}\"> with ngpus=\"{program.ranks}\"", gpu.line, gpu.id)
-        _gpu(program, gpu, findings, limits)
+        _gpu(program, gpu, findings, limits, False in placed)
     _fused(program, findings)
     check_connections(program, findings)
 
@@ -61,6 +66,9 @@ def _root(program: Program, findings: Findings, limits: Target) -> None:
         findings.add("A16", f"nchunksperloop={program.chunks}", line)
     if program.ranks < 1:
         findings.add("A17", f"ngpus={program.ranks}", line)
+    if program.collective in _SHARED and program.ranks > 0 and program.chunks % program.ranks:
+        findings.add("A21", f"nchunksperloop={program.chunks} is no multiple of ngpus={program.ranks}, and "
+                     f"{program.collective} has a piece for each rank", line)
     low, high = program.min_bytes, program.max_bytes
     if min(low or 0, high or 0) < 0:
         findings.add("A12", f"minBytes={low}, maxBytes={high}: sizes start at 0", line)
@@ -68,13 +76,15 @@ def _root(program: Program, findings: Findings, limits: Target) -> None:
         findings.add("A10", "maxBytes=0 means no limit to some runtimes and never to others", line)
     elif high is not None and (low or 0) > high:
         findings.add("A11", f"minBytes={low} is above maxBytes={high}", line)
+    elif high is not None and low == high and limits.max_bytes_exclusive:
+        findings.add("A11", f"minBytes and maxBytes are {high}, and maxBytes itself is not served", line)
     if high is None and findings.target in (None, "msccl"):
         findings.add("A20", "without maxBytes, microsoft/msccl takes 128 MiB as the (exclusive) end", line)
     if program.out_of_place is not None and not (program.in_place or program.out_of_place):
         findings.add("A13", "inplace=0 and outofplace=0", line)
 
 
-def _gpu(program: Program, gpu: Gpu, findings: Findings, limits: Target) -> None:
+def _gpu(program: Program, gpu: Gpu, findings: Findings, limits: Target, out_of_place: bool) -> None:
     if not gpu.threadblocks:
         findings.add("G05", "has no threadblocks", gpu.line, gpu.id)
     if min(gpu.i_chunks, gpu.o_chunks, gpu.s_chunks) < 0:
@@ -94,16 +104,18 @@ def _gpu(program: Program, gpu: Gpu, findings: Findings, limits: Target) -> None
         odd = next(tb for tb in gpu.threadblocks if not 0 <= tb.id < len(ids))
         findings.add("T02", f"threadblock ids should be 0 … {len(ids) - 1}", odd.line, gpu.id, odd.id)
     _ends(program, gpu, findings)
-    by_id = {tb.id: tb for tb in gpu.threadblocks}
+    blocks = {tb.id: (tb, posted(tb.steps)) for tb in gpu.threadblocks}
     awaited = {(step.depid, step.deps) for tb in gpu.threadblocks for step in tb.steps if step.depid >= 0}
     for tb in gpu.threadblocks:
-        _block(program, gpu, tb, findings, limits)
+        _block(gpu, tb, findings, limits)
         for s, step in enumerate(tb.steps):
-            line = tb.lines[s] if tb.lines else 0
-            _step(program, gpu, tb, step, findings, (line, gpu.id, tb.id, s))
-            _wait(by_id, tb, step, findings, limits, (line, gpu.id, tb.id, s))
+            where = (tb.lines[s] if tb.lines else 0, gpu.id, tb.id, s)
+            _step(gpu, tb, step, findings, where)
+            if out_of_place and step.type in WRITES_DST and step.dstbuf == "i":
+                findings.add("S15", "writes i, the send buffer, in a file for out-of-place calls", *where)
+            _wait(blocks, tb, step, findings, limits, where)
             if step.hasdep == 1 and (tb.id, s) not in awaited and not _breaks_chain(tb.steps, s):
-                findings.add("D09", "hasdep=1, and no step waits for it", line, gpu.id, tb.id, s)
+                findings.add("D09", "hasdep=1, and no step waits for it", *where)
 
 
 def _sizes(program: Program, gpu: Gpu, findings: Findings) -> None:
@@ -150,7 +162,7 @@ def _ends(program: Program, gpu: Gpu, findings: Findings) -> None:
                              *where)
 
 
-def _block(program: Program, gpu: Gpu, tb: Threadblock, findings: Findings, limits: Target) -> None:
+def _block(gpu: Gpu, tb: Threadblock, findings: Findings, limits: Target) -> None:
     if not tb.steps:
         findings.add("T14", "has no steps", tb.line, gpu.id, tb.id)
         return
@@ -177,7 +189,7 @@ def _block(program: Program, gpu: Gpu, tb: Threadblock, findings: Findings, limi
 _Where = tuple[int, int, int, int]
 
 
-def _step(program: Program, gpu: Gpu, tb: Threadblock, step: Step, findings: Findings, where: _Where) -> None:
+def _step(gpu: Gpu, tb: Threadblock, step: Step, findings: Findings, where: _Where) -> None:
     if step.type != "nop" and not 1 <= step.cnt <= MAX_CNT:
         findings.add("S06", f"cnt={step.cnt}; it is 1 … {MAX_CNT}", *where)
     if step.type in SENDS and tb.send < 0:
@@ -195,14 +207,13 @@ def _step(program: Program, gpu: Gpu, tb: Threadblock, step: Step, findings: Fin
         elif used and offset + step.cnt > sizes[buffer]:
             findings.add("S08", f"{name}off={offset} and cnt={step.cnt} go beyond the {sizes[buffer]} chunks of "
                          f"{buffer}", *where)
-    if program.out_of_place and step.type in WRITES_DST and step.dstbuf == "i":
-        findings.add("S15", "writes i, the send buffer, in a file for out-of-place calls", *where)
     if step.hasdep not in (0, 1):
         findings.add("D08", f"hasdep={step.hasdep}", *where)
 
 
 def _wait(
-    by_id: dict[int, Threadblock], tb: Threadblock, step: Step, findings: Findings, limits: Target, where: _Where
+    blocks: dict[int, tuple[Threadblock, list[int | None]]], tb: Threadblock, step: Step, findings: Findings,
+    limits: Target, where: _Where,
 ) -> None:
     if step.depid < 0:
         return
@@ -211,19 +222,20 @@ def _wait(
         return
     if step.depid > limits.depid:
         findings.add("D06", f"depid={step.depid}; {limits.name} can wait for threadblocks 0 … {limits.depid}", *where)
-    other = by_id.get(step.depid)
-    if other is None:
+    if step.depid not in blocks:
         findings.add("D01", f"waits for threadblock {step.depid}, which this gpu does not have", *where)
-    elif step.depid == tb.id:
+        return
+    other, posts = blocks[step.depid]
+    ends = posts[step.deps] if step.deps < len(posts) else None
+    if other is tb:
         # Waiting for what this threadblock has posted already is only useless.
-        ends = posted(tb.steps, step.deps)
         if ends is None or ends >= where[3]:
             findings.add("D05", f"waits for step {step.deps} of its own threadblock", *where)
     elif step.deps >= len(other.steps):
         findings.add("D02", f"waits for step {step.deps} of threadblock {step.depid}, which has {len(other.steps)}",
                      *where)
-    elif step.deps >= 0:
-        named, ends = other.steps[step.deps], posted(other.steps, step.deps)
+    else:
+        named = other.steps[step.deps]
         if ends is None:
             code = "D04" if named.type == "nop" else "D03"
             line = f" (line {other.lines[step.deps]})" if other.lines else ""

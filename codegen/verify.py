@@ -14,22 +14,23 @@ from dataclasses import dataclass
 from latecomer.codegen.deadlock import smallest_batch, stuck
 from latecomer.codegen.findings import Finding, Findings
 from latecomer.codegen.graph import CAPACITY, StepGraph, in_order, step_graph
-from latecomer.codegen.hazards import hazards
+from latecomer.codegen.hazards import hazards, overlaps
 from latecomer.codegen.msccl_reader import read_with_notes
-from latecomer.codegen.serves import unserved
+from latecomer.codegen.serves import placements, unserved
 from latecomer.codegen.structure import check_structure
-from latecomer.codegen.symbolic import interpret
+from latecomer.codegen.symbolic import Layout, interpret
+from latecomer.codegen.targets import MAX_CNT, Target
 from latecomer.codegen.targets import target as named_target
 from latecomer.codegen.timing import unsure_places
 from latecomer.schedules.collector import paused
 from latecomer.schedules.errors import IncorrectProgram, InputError
-from latecomer.schedules.program import Program
+from latecomer.schedules.program import RECEIVES, SENDS, Program
 
 MAX_CELLS = 4_000_000
 """Chunks of one kind of buffer on all ranks: 64 ranks of 62,500."""
 
 _RUNS_ANYWAY = frozenset(
-    ["S05", "S11", "S12", "S13", "S14", "S15", "T04", "T05", "T10", "G05", "G06", "G07", "G09", "D06", "D07", "D08"]
+    ["S05", "S11", "S12", "S13", "S14", "S15", "T04", "T05", "T10", "G05", "G06", "G07", "D06", "D07", "D08"]
 )
 """Structural errors that leave the meaning clear enough to go on."""
 
@@ -83,7 +84,7 @@ def examine(program: Program, target: str | None = None, sizes: Sequence[int] | 
     }
     if all(finding.code in _RUNS_ANYWAY for finding in findings.errors):
         _sizes_one_can_run(program)
-        _behaviour(program, findings, facts, sizes)
+        _behaviour(program, findings, facts, sizes, goal)
     if sizes is not None:
         reasons = [reason for size in sizes for reason in unserved(program, size, goal)]
         facts["size_served"] = not reasons
@@ -113,51 +114,58 @@ def verify(program: Program, target: str | None = None, sizes: Sequence[int] | N
 
 
 def _behaviour(
-    program: Program, findings: Findings, facts: dict[str, int | str | bool], sizes: Sequence[int] | None
+    program: Program, findings: Findings, facts: dict[str, int | str | bool], sizes: Sequence[int] | None,
+    goal: Target | None,
 ) -> None:
-    graph = step_graph(program)
-    order = in_order(graph)
-    if order is None:
-        where = stuck(program, per_message=71)
-        first = where.chain[0] if where is not None else (None, None, None)
-        findings.add("K01", f"no step can go on: {where}", _line(graph, first), *first)
-        return
     smallest = smallest_batch(program, sizes)
+    graph = step_graph(program, split=smallest < _longest_forward(program))
     facts["rendezvous_safe"] = stuck(program, capacity=0) is None
     if not facts["rendezvous_safe"]:
-        where = stuck(program, per_message=smallest)
-        if where is not None:
-            first = where.chain[0]
-            findings.add("K02", f"with {smallest} chunks in a message no step can go on: {where}",
-                         _line(graph, first), *first)
+        if _deadlock(program, graph, MAX_CNT, "K01", findings):
+            return
+        _deadlock(program, graph, smallest, "K02", findings)
         findings.add("K03", f"a send must be able to end before its receive starts ({CAPACITY[program.protocol]} "
                      f"messages in flight with {program.protocol})", program.line)
-    for in_place in _modes(program):
+    order = in_order(graph)
+    if order is None:  # in single chunks the queues would be too short, which has been looked at: leave them out
+        graph.full = [[] for _ in graph.nodes]
+        order = in_order(graph)
+    assert order is not None, "with queues of any length it ends, as it does with the protocol's"
+    for in_place in placements(program, goal):
         _results(program, graph, order, in_place, findings)
 
 
-def _modes(program: Program) -> list[bool]:
-    modes = [in_place for in_place, served in ((True, program.in_place), (False, program.out_of_place)) if served]
-    return modes or [bool(program.in_place)]
+def _deadlock(program: Program, graph: StepGraph, chunks: int, code: str, findings: Findings) -> bool:
+    """Does it get stuck with `chunks` in a message? The finding says where."""
+    where = stuck(program, per_message=chunks)
+    if where is None:
+        return False
+    gpu, tb, step = where.chain[0]
+    size = f"with {chunks} chunks in a message " if code == "K02" else ""
+    findings.add(code, f"{size}no step can go on: {where}", graph.nodes[graph.last[gpu, tb][step]].line, gpu, tb, step)
+    return True
 
 
-def _line(graph: StepGraph, place: tuple[int | None, int | None, int | None]) -> int:
-    gpu, tb, step = place
-    if gpu is None or tb is None or step is None:
-        return 0
-    return graph.nodes[graph.first[gpu, tb] + step].line
+def _longest_forward(program: Program) -> int:
+    """Chunks of the longest step that sends on what it receives."""
+    return max((step.cnt for *_, step in program.steps() if step.type in SENDS & RECEIVES), default=0)
 
 
 def _results(program: Program, graph: StepGraph, order: list[int], in_place: bool, findings: Findings) -> None:
     call = "in place" if in_place else "out of place"
+    layouts = {gpu.id: Layout(program, gpu.id, in_place) for gpu in program.gpus}
+    for gpu, tb, s, step in program.steps():
+        if overlaps(step, layouts[gpu.id]):
+            findings.add("H04", f"called {call}, the {step.cnt} chunks that it reads and those that it writes overlap",
+                         tb.lines[s] if tb.lines else 0, gpu.id, tb.id, s)
     wrong = interpret(program, graph, order, in_place)
     for outcome in wrong[:1]:
-        node = graph.nodes[outcome.node] if outcome.node is not None else None
-        gpu = next((g for g in program.gpus if g.id == outcome.rank), None)
-        line = node.line if node is not None else gpu.line if gpu is not None else program.line
+        at = graph.nodes[outcome.node] if outcome.node is not None else None
+        owner = next((g for g in program.gpus if g.id == outcome.rank), None)
+        line = at.line if at is not None else owner.line if owner is not None else program.line
         more = f" (and {len(wrong) - 1} more chunks)" if len(wrong) > 1 else ""
         findings.add(outcome.code, f"called {call}, {outcome.why}{more}", line,
-                     *((node.gpu, node.tb, node.step) if node is not None else (outcome.rank,)))
+                     *((at.gpu, at.tb, at.step) if at is not None else (outcome.rank,)))
     races = hazards(program, graph, order, in_place)
     racing = {(graph.nodes[race.first].gpu, race.location) for race in races if not race.queues}
     unsure = racing if wrong else unsure_places(program, graph, order, in_place, racing)
