@@ -31,7 +31,8 @@ _COLLECTIVES = {
 _STEP_TYPES = frozenset(get_args(StepType))
 _BUFFERS = frozenset(get_args(BufferName))
 _STEP_KEYS = ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep")
-_INT = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
+_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
+"""As C's strtol reads, with the base by prefix: in `08` it finds a 0."""
 DEEPEST = 100
 """Levels of unknown elements that are skipped; the format itself has four."""
 LARGEST_INT = 2**31 - 1
@@ -131,7 +132,7 @@ class _Reader:
         base = 16 if digits[:2] in ("0x", "0X") else 10
         if base == 10 and len(digits) > 1 and digits[0] == "0":
             self.findings.add("X13", f"<{tag.name}>: {key}={text[:30]!r} means an octal number", tag.line, *place)
-            base = 8 if set(digits) <= set("01234567") else 10
+            base = 8
         value = int(digits, base) if len(digits) <= 20 else most + 1
         if value > most:
             self.findings.add("X14", f"<{tag.name}>: {key}={text[:30]} is too large a number", tag.line, *place)
@@ -166,7 +167,7 @@ class _Reader:
         if spelling is not None and spelling in _COLLECTIVES and _COLLECTIVES[spelling] == "custom":
             self.findings.add("A19", f"<algo>: not every runtime knows coll=\"{spelling}\"", root.line)
         threads = root.attributes.get("nthreads")
-        if threads is not None and (not threads.isdigit() or int(threads[:9]) % 32):
+        if threads is not None and (not (threads.isascii() and threads.isdigit()) or int(threads[:9]) % 32):
             self.findings.add("A18", f"<algo>: nthreads={threads[:20]!r} is not a multiple of 32", root.line)
         none = _Place()
         return Program(
@@ -227,7 +228,7 @@ class _Reader:
                         cast(BufferName, a["dstbuf"]), int(a["dstoff"]), int(a["cnt"]), int(a["depid"]),
                         int(a["deps"]), int(a["hasdep"]))
             if (fast.type in _STEP_TYPES and fast.srcbuf in _BUFFERS and fast.dstbuf in _BUFFERS
-                    and a["s"] == str(position) and all(_plain(a[key]) for key in _NUMBERS)):
+                    and a["s"] == str(position) and all(_PLAIN.fullmatch(a[key]) for key in _NUMBERS)):
                 return fast
         except (KeyError, ValueError):
             pass
@@ -286,8 +287,5 @@ _KEYS = ("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inpla
          "maxBytes", "send", "recv", "chan", "i_chunks", "o_chunks", "s_chunks")
 _WORDS = (("type", _STEP_TYPES, "S02"), ("srcbuf", _BUFFERS, "S04"), ("dstbuf", _BUFFERS, "S04"))
 _NUMBERS = ("srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
-
-
-def _plain(text: str) -> bool:
-    """A decimal number as it should be written."""
-    return len(text) < 10 and (text == "0" or text == "-1" or (text[0] not in "0+ " and text.lstrip("-").isdigit()))
+_PLAIN = re.compile("0|-?[1-9][0-9]{0,8}")
+"""A decimal number as it should be written."""

@@ -33,7 +33,9 @@ class Tag(NamedTuple):
 
 _COMMENT_END = "-->"
 _TAG = re.compile(r"<(/?)([A-Za-z_][\w.-]*)((?:[^<>\"']++|\"[^\"]*\"|'[^']*')*+)>")
-_ATTRIBUTE = re.compile(r"([A-Za-z_][\w.:-]*)(\s*)=(\s*)(\"[^\"]*\"|'[^']*')")
+_BLANKS = " \t\r\n"
+"""What XML has between things; other characters that look empty are text."""
+_ATTRIBUTE = re.compile(r"([A-Za-z_][\w.:-]*)([ \t\r\n]*)=([ \t\r\n]*)(\"[^\"]*\"|'[^']*')")
 
 
 def tags(text: str, source: str) -> Iterator[Tag]:
@@ -86,7 +88,7 @@ def tags(text: str, source: str) -> Iterator[Tag]:
 def _blanks(between: str, line: int, source: str, faults: list[tuple[str, str]]) -> None:
     if "\t" in between:
         faults.append(("X01", "a tab between elements, which the runtimes' readers refuse; use spaces"))
-    rest = between.strip()
+    rest = between.strip(_BLANKS)
     if rest:
         line += between[: between.index(rest[0])].count("\n")
         raise InputError(f"{source}:{line}: text {rest[:30]!r} outside of tags; this is not an MSCCL program")
@@ -94,23 +96,24 @@ def _blanks(between: str, line: int, source: str, faults: list[tuple[str, str]])
 
 def _tag(match: re.Match[str], line: int, source: str, before: list[tuple[str, str]]) -> Tag:
     closing, name, body = match[1] == "/", match[2], match[3]
-    empty = body.rstrip().endswith("/")
-    body = body.rstrip().removesuffix("/") if empty else body
+    empty = body.rstrip(_BLANKS).endswith("/")
+    body = body.rstrip(_BLANKS).removesuffix("/") if empty else body
     faults = list(before)
     attributes: dict[str, str] = {}
     at = 0
     for found in _ATTRIBUTE.finditer(body):
         gap = body[at: found.start()]
-        if gap.strip() or (not gap and at):
-            raise InputError(f"{source}:{line}: <{name}>: {body[at:found.end()].strip()[:40]!r} is not an attribute")
+        if gap.strip(_BLANKS) or (not gap and at):
+            odd = body[at : found.end()].strip(_BLANKS)[:40]
+            raise InputError(f"{source}:{line}: <{name}>: {odd!r} is not an attribute")
         if found[1] in attributes:
             faults.append(("X10", f"<{name}> has the attribute {found[1]} twice; the first one counts"))
         else:
             attributes[found[1]] = found[4][1:-1]
         _spacing(found, gap, name, faults)
         at = found.end()
-    if body[at:].strip():
-        raise InputError(f"{source}:{line}: <{name}>: {body[at:].strip()[:40]!r} is not an attribute")
+    if body[at:].strip(_BLANKS):
+        raise InputError(f"{source}:{line}: <{name}>: {body[at:].strip(_BLANKS)[:40]!r} is not an attribute")
     if "\n" in body or "\r" in body:
         faults.append(("X05", f"<{name}> goes over several lines; the runtimes' readers want a tag on one line"))
     if len(attributes) > 16:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from latecomer.codegen.verify import examine
+from latecomer.schedules.errors import InputError
 from latecomer.schedules.program import RECEIVES, SENDS, Gpu, Program, Step, Threadblock
 
 MAX_TRIES = 3000
@@ -18,25 +19,33 @@ def shrink(program: Program, code: str, target: str | None = None, tries: int = 
     """The smallest program found that still has an error `code`: nothing more can be left out by itself.
 
     Leaves out ranks, then threadblocks, then messages (both ends, and what forwards them) and local steps.
-    Deterministic; at most `tries` programs are examined.
+    Where contributions are missing (W02), no more may be: the ranks stay, and what brings the others.
+    Deterministic; at most `tries` programs are examined. Raises `InputError` for a result that is never written (W04):
+    a program without any step has that fault too.
     """
+    if code == "W04":
+        raise InputError("a result that is never written (W04) cannot be cut down: no step is at fault, one is missing")
+    missing = examine(program, target).facts.get("contributions_missing")
     best, left = program, tries
     progress = True
     while progress and left > 0:
         progress = False
-        for smaller in _smaller(best):
+        for smaller in _smaller(best, ranks=code != "W02"):
             left -= 1
             if left <= 0:
                 break
-            if any(finding.code == code for finding in examine(smaller, target).errors):
+            report = examine(smaller, target)
+            if code == "W02" and report.facts.get("contributions_missing") != missing:
+                continue
+            if any(finding.code == code for finding in report.errors):
                 best, progress = smaller, True
                 break
     return best
 
 
-def _smaller(program: Program) -> Iterator[Program]:
+def _smaller(program: Program, ranks: bool) -> Iterator[Program]:
     """Programs with one thing less, the big things first."""
-    if len(program.gpus) > 2:
+    if ranks and len(program.gpus) > 2:
         for gpu in program.gpus:
             yield _without_rank(program, gpu.id)
     for gpu in program.gpus:

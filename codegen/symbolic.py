@@ -71,6 +71,8 @@ class Outcome:
     code: str
     why: str
     node: int | None
+    missing: int = 0
+    """Contributions that it lacks and that nothing else is wrong with."""
 
 
 class Trace:
@@ -196,7 +198,8 @@ def _outcome(rank: int, chunk: int, value: Value, expected: Sum) -> Outcome:
         return Outcome(rank, chunk, value.code, f"{value.why}; it ends in chunk {chunk} of rank {rank}", value.node)
     missing = expected.ranks & ~value.ranks
     if value.piece == expected.piece and missing:
-        return Outcome(rank, chunk, "W02", f"chunk {chunk} of rank {rank} lacks the contribution of rank "
-                       f"{_lowest(missing)}", None)
+        ranks = [str(r) for r in range(missing.bit_length()) if missing >> r & 1]
+        whose = f"contribution of rank {ranks[0]}" if len(ranks) == 1 else f"contributions of ranks {', '.join(ranks)}"
+        return Outcome(rank, chunk, "W02", f"chunk {chunk} of rank {rank} lacks the {whose}", None, len(ranks))
     return Outcome(rank, chunk, "W01", f"chunk {chunk} of rank {rank} holds piece {value.piece} of ranks "
                    f"{[r for r in range(value.ranks.bit_length()) if value.ranks >> r & 1]}", None)

@@ -132,7 +132,9 @@ def _behaviour(
         order = in_order(graph)
     assert order is not None, "with queues of any length it ends, as it does with the protocol's"
     for in_place in placements(program, goal):
-        _results(program, graph, order, in_place, findings)
+        lacking = _results(program, graph, order, in_place, findings)
+        if lacking:
+            facts["contributions_missing"] = min(lacking, int(facts.get("contributions_missing", lacking)))
 
 
 def _deadlock(program: Program, graph: StepGraph, chunks: int, code: str, findings: Findings) -> bool:
@@ -151,7 +153,8 @@ def _longest_forward(program: Program) -> int:
     return max((step.cnt for *_, step in program.steps() if step.type in SENDS & RECEIVES), default=0)
 
 
-def _results(program: Program, graph: StepGraph, order: list[int], in_place: bool, findings: Findings) -> None:
+def _results(program: Program, graph: StepGraph, order: list[int], in_place: bool, findings: Findings) -> int:
+    """Adds what is wrong; how many contributions are missing where the fewest are, 0: nowhere."""
     call = "in place" if in_place else "out of place"
     layouts = {gpu.id: Layout(program, gpu.id, in_place) for gpu in program.gpus}
     for gpu, tb, s, step in program.steps():
@@ -177,4 +180,4 @@ def _results(program: Program, graph: StepGraph, order: list[int], in_place: boo
         findings.add(code, f"called {call}, it and {graph.where(race.first)} (line {other.line}) both use chunk "
                      f"{offset} of {buffer}, one of them writes, and nothing orders them",
                      node.line, node.gpu, node.tb, node.step)
-
+    return min((outcome.missing for outcome in wrong if outcome.missing), default=0)

@@ -188,6 +188,9 @@ BAD: list[tuple[str, str, str | None, Edit]] = [
     ("X11", "an unknown element", None, insert("<gpu", "  <graph/>")),
     ("X12", "no number", None, attribute("gpu", "s_chunks", "many")),
     ("X13", "an octal number", None, attribute("tb", "id", "00")),
+    ("X12", "an octal number that is none", None, attribute("gpu", "s_chunks", "08")),
+    ("X12", "digits of another script", None, attribute("gpu", "s_chunks", "٣")),
+    ("A18", "threads in another script's digits", "msccl", root("proto=", 'nthreads="²" proto=')),
     ("X14", "a huge number", None, attribute("gpu", "s_chunks", "9" * 400)),
     ("X15", "a long name", None, root('name="', 'name="' + "n" * 70)),
     # §2 root

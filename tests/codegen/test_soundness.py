@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 
 import pytest
 
+from latecomer.codegen import msccl_xml
 from latecomer.codegen.lower import Options, lower
+from latecomer.codegen.msccl_reader import read_with_notes
 from latecomer.codegen.verify import Report, examine
+from latecomer.schedules.errors import InputError
 from latecomer.schedules.program import Gpu, Program, Protocol, Step, Threadblock
+from latecomer.synth.algorithms import ring
 
 from .cases import made
 from .reference_interpreter import matters
@@ -145,3 +150,20 @@ def test_waits_cost_linear_time() -> None:
     report = examine(program([[Threadblock(0, -1, -1, 0, steps), other]], 1, 1))
     assert {"D03", "G09"} <= codes(report)
     assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\f", "\v"])
+def test_what_only_looks_blank_is_text(blank: str) -> None:
+    text = msccl_xml.write(lower(ring.schedule(3)))
+    with pytest.raises(InputError, match="is not an attribute"):
+        msccl_xml.read(text.replace(" proto=", f"{blank}proto=", 1))
+    with pytest.raises(InputError, match="outside of tags"):
+        msccl_xml.read(text.replace("<gpu", f"{blank}<gpu", 1))
+
+
+def test_numbers_as_the_runtimes_read_them() -> None:
+    text = msccl_xml.write(lower(ring.schedule(3)))
+    for written, value in (("010", 8), ("08", 0), ("0x10", 16), ("-010", -8), ("+3", 3), (" 3", 3), ("3x", 3),
+                           ("٣", 0)):
+        program, _ = read_with_notes(re.sub('s_chunks="[0-9]+"', f's_chunks="{written}"', text, count=1))
+        assert program.gpus[0].s_chunks == value, written

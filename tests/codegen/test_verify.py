@@ -166,6 +166,27 @@ def test_shrinking_keeps_the_finding(shared_data: Callable[[str], Path]) -> None
     assert small == shrink(bad, code, tries=300)
 
 
+def test_shrinking_what_is_missing() -> None:
+    """Rank 2's part is lost on the way; what brings the others stays."""
+    good = lower(ring.schedule(4))
+    gpu = good.gpus[2]
+    k, s = next((k, s) for k, tb in enumerate(gpu.threadblocks) for s, x in enumerate(tb.steps)
+                if x.type in ("rrc", "rrcs", "re"))
+    tb = gpu.threadblocks[k]
+    kind = {"rrc": "r", "rrcs": "rcs", "re": "cpy"}[tb.steps[s].type]
+    step = tb.steps[s]._replace(type=kind)  # type: ignore[arg-type]
+    blocks = (*gpu.threadblocks[:k], replace(tb, steps=(*tb.steps[:s], step, *tb.steps[s + 1:])),
+              *gpu.threadblocks[k + 1:])
+    bad = replace(good, gpus=(*good.gpus[:2], replace(gpu, threadblocks=blocks), *good.gpus[3:]))
+    assert "W02" in codes(examine(bad))
+    small = shrink(bad, "W02", tries=400)
+    assert examine(small).facts["contributions_missing"] == 1
+    assert 1 < sum(1 for _ in small.steps()) < sum(1 for _ in bad.steps())
+    empty = swap((Step("s", "i", 0, "i", 0), R), (R, Step("s", "i", 0, "i", 0)), 1, 1)
+    with pytest.raises(InputError, match="no step is at fault"):
+        shrink(replace(empty, in_place=False, out_of_place=True), "W04")
+
+
 FILES = ("ncv4_ag_hier_4_LL", "ncv4_ar_hier_12_Simple", "ncv4_ar_tree_12_LL", "ndv4_a2a2ll", "ndv4_ag-1k-512k",
          "ndv4_ag-32m-1g", "ndv4_ap-1pass", "ndv4_ap2ll", "ndv4_r48ll", "ndv4_r48ll128")
 
