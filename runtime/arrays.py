@@ -45,6 +45,12 @@ class Arrays(Protocol):
     def same_memory(self, a: Any, b: Any) -> bool:
         """Both start at the same address."""
 
+    def overlap(self, a: Any, b: Any) -> bool:
+        """They have bytes in common."""
+
+    def try_out(self, op: str, source: Any, target: Any) -> None:
+        """Raises `InputError` where elements of `source` cannot be reduced with `op`, or `target` not be written."""
+
 
 class NumpyArrays:
     """numpy, and ml_dtypes for the types that numpy lacks (bfloat16)."""
@@ -55,6 +61,8 @@ class NumpyArrays:
         """See `Arrays`."""
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
             raise InputError(f"{what} must be a contiguous numpy array; np.ascontiguousarray makes one")
+        if array.dtype.hasobject:
+            raise InputError(f"{what} holds Python objects ({array.dtype}); only numbers can be sent")
         return array.reshape(-1)
 
     def empty(self, count: int, like: Any) -> Any:
@@ -90,6 +98,20 @@ class NumpyArrays:
         """See `Arrays`."""
         return bool(a.ctypes.data == b.ctypes.data)
 
+    def overlap(self, a: Any, b: Any) -> bool:
+        """See `Arrays`."""
+        return bool(np.may_share_memory(a, b))
+
+    def try_out(self, op: str, source: Any, target: Any) -> None:
+        """See `Arrays`."""
+        if not target.flags.writeable:
+            raise InputError("the result's array is read-only")
+        one = np.zeros(1, source.dtype)
+        try:
+            self.reduce(op, one, one, one)
+        except TypeError as error:
+            raise InputError(f"there is no {op} of {self.dtype(source)}") from error
+
 
 class TorchArrays:
     """torch tensors of any device and dtype that torch can add."""
@@ -98,6 +120,7 @@ class TorchArrays:
         import torch
 
         self._torch = torch
+        self._tried: set[tuple[str, Any]] = set()
         self._function: dict[str, Any] = {
             "sum": torch.add, "avg": torch.add, "min": torch.minimum, "max": torch.maximum, "prod": torch.mul,
         }  # fmt: skip
@@ -106,6 +129,8 @@ class TorchArrays:
         """See `Arrays`."""
         if not isinstance(array, self._torch.Tensor) or not array.is_contiguous():
             raise InputError(f"{what} must be a contiguous tensor; .contiguous() makes one")
+        if array.is_conj() or array.is_neg():
+            raise InputError(f"{what} is a view that conjugates or negates; .resolve_conj().resolve_neg() makes a copy")
         return array.detach().view(-1)
 
     def empty(self, count: int, like: Any) -> Any:
@@ -139,3 +164,19 @@ class TorchArrays:
     def same_memory(self, a: Any, b: Any) -> bool:
         """See `Arrays`."""
         return bool(a.data_ptr() == b.data_ptr())
+
+    def overlap(self, a: Any, b: Any) -> bool:
+        """See `Arrays`."""
+        first, second = a.data_ptr(), b.data_ptr()
+        return bool(first < second + b.numel() * b.element_size() and second < first + a.numel() * a.element_size())
+
+    def try_out(self, op: str, source: Any, target: Any) -> None:
+        """See `Arrays`."""
+        if (op, source.dtype) in self._tried:
+            return
+        one = self._torch.zeros(1, dtype=source.dtype, device=source.device)
+        try:
+            self.reduce(op, one, one, one)
+        except (RuntimeError, TypeError) as error:
+            raise InputError(f"there is no {op} of {self.dtype(source)}") from error
+        self._tried.add((op, source.dtype))

@@ -50,7 +50,7 @@ class Executor:
     Raises
     ------
     InputError
-        The plan is for another number of ranks.
+        The plan is for another number of ranks, or the transport has served another executor.
     PlanMismatch
         The ranks hold different plans, or some do not come.
     """
@@ -149,6 +149,14 @@ class Executor:
             raise InputError(f"avg needs a floating type, not {arrays.dtype(source)}; reduce with sum and divide")
         if len(source) != len(target) or source.dtype != target.dtype:
             raise InputError("buffer and out must have the same number of elements and the same type")
+        if not arrays.same_memory(source, target) and arrays.overlap(source, target):
+            raise InputError("buffer and out overlap; they must be the same memory or apart")
+        if len(source) % self.plan.multiple and not self.plan.pads:
+            raise InputError(
+                f"{len(source)} elements are not a multiple of the program's {self.plan.multiple} chunks, into which "
+                "the pieces of its ranks are cut; pad the message yourself"
+            )
+        arrays.try_out(op, source, target)
 
     def _run_padded(self, source: Any, target: Any, op: str) -> None:
         """A program serves whole chunks only. What is added at the end is reduced too, and dropped."""
@@ -169,7 +177,8 @@ class Executor:
         known = [self._compiled.get((cut, len(source))) for cut in plan.cuts]
         most = max([steps.scratch, *(branch.scratch for branch in known if branch is not None)])
         buffers = {"input": source, "output": target, "scratch": self._memory(most, source)}
-        tags = zlib.crc32(f"{self.plan.digest} {self._calls} {self._signature}".encode()) % 2047 << 20
+        call = f"{plan.digest} {self._calls} {self._signature} {transport.number}"
+        tags = zlib.crc32(call.encode()) % 2047 << 20
         job = Job(buffers, op, tags)
         if isinstance(transport, GroupedTransport) and transport.grouped:
             run_grouped(transport, steps.steps, job)
@@ -180,6 +189,10 @@ class Executor:
             except PeerLost as error:
                 self._lost = (error.peer,)
                 self._monitor.raise_alarm(self._calls, str(error))
+            except BaseException as error:  # the others would wait for this rank
+                what = f"{type(error).__name__} {error}".strip()
+                self._monitor.raise_alarm(self._calls, f"rank {transport.rank} gave up: {what}")
+                raise
             if self._monitor.alarm is not None:
                 raise self._monitor.failure()
             self._engine = self._control = None
@@ -301,6 +314,8 @@ class Executor:
 
 
 def _same_plan(plan: Plan | ProgramPlan, transport: Transport, timeout_s: float) -> None:
+    if transport.board.read(f"plan/{transport.rank}") is not None:
+        raise InputError("this transport has an executor already, or had one; make another transport for this one")
     transport.board.write(f"plan/{transport.rank}", f"{plan.digest} {plan.name}")
     said = gather(transport.board, "plan", transport.ranks, timeout_s)
     missing = sorted(set(range(transport.ranks)) - set(said))

@@ -29,13 +29,14 @@ class Plan:
         The rank that decides which branch follows, or None for a plan without branches.
     late_rank:
         The last rank to arrive, as planned; None where nobody is late.
-    multiple, separate_input:
+    multiple, pads, separate_input:
         As for a program (`latecomer.runtime.program_plan`); a schedule serves any number of elements, in place or not.
     keep_rounds:
         A rank's sends keep the order of rounds even where a later one could go first (one-port schedules).
     """
 
     multiple = 1
+    pads = True
     separate_input = False
 
     def __init__(self, schedule: Schedule) -> None:

@@ -25,7 +25,8 @@ class ProgramPlan:
     """A program that has been verified. See `latecomer.runtime.plan.Plan`, whose attributes it has.
 
     Buffers are those of the whole message, as NCCL's in-place calls have them: an AllGather starts with each rank's
-    piece where it belongs, a ReduceScatter leaves it there. A message that the chunks do not divide is padded.
+    piece where it belongs, a ReduceScatter leaves it there. An AllReduce whose message the chunks do not divide is
+    padded (`pads`); where the ranks have pieces of the message, that would move them.
     """
 
     keep_rounds = False
@@ -41,6 +42,7 @@ class ProgramPlan:
         self.name = program.name or "program"
         self.ranks = program.ranks
         self.multiple = program.chunks
+        self.pads = program.collective == "allreduce"
         self.separate_input = program.in_place is False
         self.digest = hashlib.sha256(repr((program.ranks, program.chunks, program.gpus)).encode()).hexdigest()[:16]
         self._operations = translate(program)

@@ -33,6 +33,12 @@ def _algorithm(text: str) -> tuple[str, int | None]:
     return name, int(chunks) if colon else None
 
 
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"seed {text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
 @click.command("bench")
 @click.option("--algorithm", "algorithms", callback=_several(_algorithm), default=_DEFAULT, metavar="NAMES",
               help=f"NAME or NAME:CHUNKS, comma-separated; backend is its own all_reduce. [{_DEFAULT}]")
@@ -41,7 +47,7 @@ def _algorithm(text: str) -> tuple[str, int | None]:
 @click.option("--delay", "delays", callback=_several(parse_time), default="0", metavar="TIMES",
               help="How late the late rank is, comma-separated. [0]")
 @click.option("--late", type=int, metavar="RANK", help="The late rank. [the last]")
-@click.option("--seed", "seeds", callback=_several(int), default="0", metavar="SEEDS", help="Of the data. [0]")
+@click.option("--seed", "seeds", callback=_several(_seed), default="0", metavar="SEEDS", help="Of the data. [0]")
 @click.option("--runs", type=click.IntRange(1), default=5, help="Timed runs of each, after one that is not. [5]")
 @click.option("--topology", "spec", metavar="SPEC", help="For choosing chunks. [switch:N@10GB/s,50us]")
 @click.option("--round-latency", callback=reads(parse_time), default="0", metavar="TIME", help="Of the model. [0]")

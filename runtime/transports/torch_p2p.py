@@ -12,7 +12,8 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -28,13 +29,15 @@ from latecomer.schedules.errors import InputError
 _FOREVER: Final = timedelta(days=30)
 """Gloo's own timeout is not used: the executor has one that can say who is waited for."""
 
-_numbers = itertools.count()
+_numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+"""Members of a group → numbers for its transports."""
 
 
 class TorchTransport:
     """The end of this process in `group` (None: the world).
 
-    Every rank of the group must make its transports in the same order: their boards go by that number. See
+    Every rank of the group must make its transports in the same order: they go by their number. Collectives that run at
+    the same time need groups of their own. See
     `latecomer.runtime.transports.base.Transport`.
     """
 
@@ -45,19 +48,17 @@ class TorchTransport:
             raise InputError("this process is not in the group; call init_process_group, or leave the rank out")
         self.rank, self.ranks = dist.get_rank(self.group), dist.get_world_size(self.group)
         self.arrays: Arrays = TorchArrays()
+        members = "-".join(map(str, dist.get_process_group_ranks(self.group)))
+        self.number = next(_numbers[members])
         self.backend = str(dist.get_backend(self.group))
         self.grouped = self.backend == "nccl"
         self.default_timeout_s = 600.0 if self.grouped else 1800.0
-        self.board: Board = StoreBoard(PrefixStore(self._prefix(), store or _own_connection()))
+        self.board: Board = StoreBoard(PrefixStore(f"latecomer/{members}/{self.number}", store or _own_connection()))
         if self.grouped:  # all ranks must take part in a communicator's making; a late rank could not be late else
             dist.all_reduce(torch.zeros(1, device="cuda"), group=self.group)
         self._ended: queue.SimpleQueue[int | PeerLost] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._waiters: dict[int, queue.SimpleQueue[tuple[int, int, Any] | None]] = {}
-
-    def _prefix(self) -> str:
-        members = "-".join(map(str, dist.get_process_group_ranks(self.group)))
-        return f"latecomer/{members}/{next(_numbers)}"
 
     def send(self, key: int, peer: int, tag: int, data: torch.Tensor) -> None:
         """Post a send."""

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="running needs the `run` extra: pip install -e .[run]")
 
+from latecomer.runtime.arrays import TorchArrays  # noqa: E402
 from latecomer.runtime.executor import Executor  # noqa: E402
 from latecomer.runtime.failures import CollectiveFailed, PlanMismatch  # noqa: E402
 from latecomer.runtime.forked import Gloo, Outcome, run_forked  # noqa: E402
@@ -20,6 +21,7 @@ from latecomer.runtime.oracle import in_threads  # noqa: E402
 from latecomer.runtime.plan import Plan  # noqa: E402
 from latecomer.runtime.transports.local import LocalWorld  # noqa: E402
 from latecomer.runtime.transports.torch_p2p import TorchTransport  # noqa: E402
+from latecomer.schedules.errors import InputError  # noqa: E402
 from tests.runtime.cases import schedule  # noqa: E402
 
 RANKS = 4
@@ -162,6 +164,23 @@ def test_threads_fail_the_same_way() -> None:
         executors[0].all_reduce(np.ones(64))
 
 
+def test_a_rank_that_gives_up_tells_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, executors = local(timeout_s=20.0)
+    arrays = executors[0].transport.arrays
+    monkeypatch.setattr(arrays, "copy", lambda src, out: 1 / 0)
+    monkeypatch.setattr(arrays, "reduce", lambda op, a, b, out: 1 / 0 if len(a) > 1 else None)
+
+    def call(rank: int) -> str:
+        with pytest.raises(ZeroDivisionError if rank == 0 else CollectiveFailed) as caught:
+            executors[rank].all_reduce(np.ones(64))
+        return str(caught.value)
+
+    start = time.monotonic()
+    said = in_threads([lambda rank=rank: call(rank) for rank in range(RANKS)])  # type: ignore[misc]
+    assert all("rank 0 gave up: ZeroDivisionError" in text for text in said[1:]), said
+    assert time.monotonic() - start < 15
+
+
 def test_a_lost_connection_is_reported_at_once() -> None:
     world, executors = local(timeout_s=60.0)
     world.lose(2)
@@ -172,3 +191,14 @@ def test_a_lost_connection_is_reported_at_once() -> None:
 def test_a_rank_without_an_executor() -> None:
     with pytest.raises(PlanMismatch, match="no executor was made on ranks 1, 2, 3"):
         Executor(plan(), LocalWorld(RANKS).transport(0), start_timeout_s=0.1)
+
+
+def test_views_that_would_be_sent_unresolved_are_refused() -> None:
+    arrays = TorchArrays()
+    view = torch.ones(2, dtype=torch.complex64).conj()
+    with pytest.raises(InputError, match="resolve_conj"):
+        arrays.flat(view, "the buffer")
+    with pytest.raises(InputError, match="resolve_neg"):
+        arrays.flat(torch._neg_view(torch.ones(2)), "the buffer")
+    with pytest.raises(InputError, match="there is no max of complex64"):
+        arrays.try_out("max", torch.ones(2, dtype=torch.complex64), torch.ones(2, dtype=torch.complex64))
