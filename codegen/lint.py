@@ -84,35 +84,42 @@ def lint_text(text: str, source: str, call: Call, goal: Target) -> Answer:
 
 
 def _directory(inside: Sequence[Path], call: Call, goal: Target) -> list[Answer]:
+    """A stray file stops the scan for all. Of files for the same call one runs: the first, and in which order a scan
+    meets them nobody says, so then no file can count on it; a broken one may be met first as well."""
     answers: list[Answer] = []
     stray = None
-    chosen = None
     for path in inside:
-        findings = Findings(str(path), goal.name)
         if path.is_dir():
             continue
-        answer = _stray(path, findings) or lint_text(text_of(path), str(path), call, goal)
+        answer = _stray(path, Findings(str(path), goal.name)) or lint_text(text_of(path), str(path), call, goal)
         if any(f.code == "L07" for f in answer.findings):
             stray = stray or path
-        elif answer.picked and chosen is not None:
-            findings.add("L08", f"{chosen} serves the call too and comes first")
-            answer = replace(answer, picked=False, findings=(*answer.findings, *findings.found))
-        elif answer.picked:
-            chosen = path
         answers.append(answer)
-    if stray is None:
-        return answers
+    rivals = [answer.file for answer in answers if answer.picked or _matches(answer)]
     result = []
     for answer in answers:
         findings = Findings(answer.file, goal.name)
-        if answer.file != str(stray):
+        others = [file for file in rivals if file != answer.file]
+        if stray is not None and answer.file != str(stray):
             findings.add("L07", f"the directory also holds {stray.name}, at which the runtime's scan stops")
-        result.append(replace(answer, picked=False, findings=(*answer.findings, *findings.found)))
+        elif stray is None and answer.picked and others:
+            findings.add("L08", f"{others[0]} is for the same calls; the first that the directory's scan meets runs, "
+                         "and its order is not that of the names")
+        picked = answer.picked and stray is None and not findings.found
+        result.append(replace(answer, picked=picked, findings=(*answer.findings, *findings.found)))
     return result
+
+
+def _matches(answer: Answer) -> bool:
+    """A file that a call selects by its first line, whatever is wrong further down."""
+    return not any(f.severity == "error" and f.code[0] in "LXA" for f in answer.findings)
 
 
 def _stray(path: Path, findings: Findings) -> Answer | None:
     """The answer for a file that is no MSCCL XML at all."""
+    if not path.is_file():
+        findings.add("L07", f"{path.name} is no regular file; the runtime opens everything in its directory")
+        return Answer(str(path), False, tuple(findings.found))
     try:
         with open(path, "rb") as file:
             start = file.read(65536).decode("utf-8", "replace")

@@ -82,6 +82,8 @@ def examine(program: Program, target: str | None = None, sizes: Sequence[int] | 
         "threadblocks": max((len(gpu.threadblocks) for gpu in program.gpus), default=0),
         "channels": program.channels, "steps": sum(1 for _ in program.steps()),
     }
+    if program.collective == "custom":
+        facts["result_judged"] = False
     if all(finding.code in _RUNS_ANYWAY for finding in findings.errors):
         _sizes_one_can_run(program)
         _behaviour(program, findings, facts, sizes, goal)

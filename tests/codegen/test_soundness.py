@@ -152,6 +152,12 @@ def test_waits_cost_linear_time() -> None:
     assert time.process_time() - start < 10
 
 
+def test_a_custom_collective_has_no_result_to_judge() -> None:
+    text = msccl_xml.write(lower(ring.schedule(3))).replace('coll="allreduce"', 'coll="custom"')
+    assert examine(msccl_xml.read(text)).facts["result_judged"] is False
+    assert "result_judged" not in examine(lower(ring.schedule(3))).facts
+
+
 @pytest.mark.parametrize("blank", ["\u00a0", "\f", "\v"])
 def test_what_only_looks_blank_is_text(blank: str) -> None:
     text = msccl_xml.write(lower(ring.schedule(3)))

@@ -91,6 +91,7 @@ def test_bench_and_run_say_how_they_are_started(monkeypatch: pytest.MonkeyPatch,
     said = CliRunner().invoke(command, [str(tmp_path / "plan.json")])
     assert said.exit_code == 2
     assert "start this under torchrun" in said.stderr
+    assert "seed 'x' is not a whole number" in CliRunner().invoke(cli, ["bench", "--seed", "x"]).stderr
     assert "no algorithm is called 'rnig'" in CliRunner().invoke(cli, ["bench", "--algorithm", "rnig"]).stderr
 
 
