@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from latecomer.cli.options import reads
+from latecomer.cli.running import backend_option, timeout_option
 from latecomer.schedules.errors import InputError, LatecomerError
 from latecomer.schedules.units import format_rate, format_size, format_time, parse_size, parse_time
 
@@ -22,11 +23,12 @@ _TYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
 @click.argument("file")
 @click.option("--size", callback=reads(parse_size), default="64MiB", metavar="SIZE", help="Message per rank. [64MiB]")
 @click.option("--dtype", type=click.Choice(_TYPES), default="float32", help="Element type. [float32]")
-@click.option("--late", type=int, metavar="RANK", help="The rank to be late. [the plan's; a program does not say]")
+@click.option("--late", type=click.IntRange(0), metavar="RANK",
+              help="The rank to be late. [the plan's; a program does not say]")
 @click.option("--delay", callback=reads(parse_time), default="0", metavar="TIME", help="How late it is. [0]")
 @click.option("--runs", type=click.IntRange(1), default=5, help="Timed runs. [5]")
-@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Without progress for so long: give up.")
-@click.option("--backend", help="Of torch.distributed. [nccl with GPUs, gloo without]")
+@timeout_option
+@backend_option
 @click.option("--transport", type=click.Choice(("torch", "nccl4py")), default="torch",
               help="What carries the messages; nccl4py: NCCL without torch.distributed. [torch]")  # fmt: skip
 def command(
@@ -63,7 +65,7 @@ def _run(
     from latecomer.runtime import data
     from latecomer.runtime.bench import gather_times, saying_who, start_together
     from latecomer.runtime.executor import Executor
-    from latecomer.runtime.launch import transport_of
+    from latecomer.runtime.launch import require_room, transport_of
     from latecomer.runtime.plan_files import load_plan
 
     rank, ranks = place.rank, place.ranks
@@ -71,9 +73,10 @@ def _run(
     if plan.ranks != ranks:
         raise InputError(f"the plan is for {plan.ranks} ranks, and torchrun started {ranks} processes")
     late = _late(plan, late, delay_us, ranks)
-    executor = Executor(plan, transport_of(transport, place), timeout_s=timeout_s)
     kind: torch.dtype = getattr(torch, dtype)
     elements = max(1, size // kind.itemsize)
+    require_room(elements)
+    executor = Executor(plan, transport_of(transport, place), timeout_s=timeout_s)
     scale = 1 if kind.is_floating_point else 128  # whole numbers for whole types
     own = torch.from_numpy(data.contribution(elements, 0, rank) * scale).to(device=place.device, dtype=kind)
     wanted = data.reference(elements, 0, ranks) * scale

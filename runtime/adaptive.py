@@ -7,15 +7,11 @@ in the branch made for it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from latecomer.runtime.engine import Engine
+from latecomer.runtime.tags import ANSWER, CUT, HERE
 from latecomer.runtime.transports.base import Transport
-
-HERE, ANSWER, CUT = (0xFFFFD, 0xFFFFE, 0xFFFFF)
-"""Message numbers that no step has."""
-NUMBERS: Final = 0xFFFFD
-"""Steps may have message numbers below this."""
 
 
 class Early:

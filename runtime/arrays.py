@@ -13,6 +13,9 @@ from latecomer.schedules.errors import InputError
 
 OPS: Final = ("sum", "avg", "min", "max", "prod")
 """Reductions. `avg` is the sum divided by the number of ranks at the end, for floating types."""
+_NUMERIC: Final = "biufc"
+"""numpy's kinds of numbers; those of ml_dtypes are V by kind, and numbers by name."""
+_ML_DTYPES: Final = ("bfloat", "float", "int", "uint")
 
 
 class Arrays(Protocol):
@@ -48,8 +51,11 @@ class Arrays(Protocol):
     def overlap(self, a: Any, b: Any) -> bool:
         """They have bytes in common."""
 
-    def try_out(self, op: str, source: Any, target: Any) -> None:
-        """Raises `InputError` where elements of `source` cannot be reduced with `op`, or `target` not be written."""
+    def try_out(self, op: str | None, source: Any, target: Any) -> None:
+        """Raises `InputError` where `target` cannot be written, or elements of this type not be reduced with `op`.
+
+        `op` None: nothing is reduced.
+        """
 
 
 class NumpyArrays:
@@ -61,9 +67,11 @@ class NumpyArrays:
         """See `Arrays`."""
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
             raise InputError(f"{what} must be a contiguous numpy array; np.ascontiguousarray makes one")
-        if array.dtype.hasobject:
-            raise InputError(f"{what} holds Python objects ({array.dtype}); only numbers can be sent")
-        return array.reshape(-1)
+        if isinstance(array, np.ma.MaskedArray):
+            raise InputError(f"{what} is masked, and the mask would not be sent; .filled(0) makes a plain array")
+        if array.dtype.kind not in _NUMERIC and not array.dtype.name.startswith(_ML_DTYPES):
+            raise InputError(f"{what} holds {array.dtype}; only numbers can be sent")
+        return array.view(np.ndarray).reshape(-1)
 
     def empty(self, count: int, like: Any) -> Any:
         """See `Arrays`."""
@@ -102,15 +110,21 @@ class NumpyArrays:
         """See `Arrays`."""
         return bool(np.may_share_memory(a, b))
 
-    def try_out(self, op: str, source: Any, target: Any) -> None:
+    def try_out(self, op: str | None, source: Any, target: Any) -> None:
         """See `Arrays`."""
         if not target.flags.writeable:
-            raise InputError("the result's array is read-only")
-        one = np.zeros(1, source.dtype)
+            raise InputError("the array for the result is read-only; give one that can be written as out")
+        if op is None:
+            return
+        dtype = source.dtype
+        _makes_sense(op, str(dtype), is_bool=dtype.kind == "b", is_complex=dtype.kind == "c")
+        one = np.zeros(1, dtype)
         try:
             self.reduce(op, one, one, one)
+            if op == "avg":
+                self.divide(one, 1)
         except TypeError as error:
-            raise InputError(f"there is no {op} of {self.dtype(source)}") from error
+            raise InputError(f"numpy has no {op} of {dtype}; convert the array to a type that has") from error
 
 
 class TorchArrays:
@@ -120,17 +134,28 @@ class TorchArrays:
         import torch
 
         self._torch = torch
-        self._tried: set[tuple[str, Any]] = set()
+        self._tried: set[tuple[str | None, Any, Any]] = set()
         self._function: dict[str, Any] = {
             "sum": torch.add, "avg": torch.add, "min": torch.minimum, "max": torch.maximum, "prod": torch.mul,
         }  # fmt: skip
 
     def flat(self, array: Any, what: str) -> Any:
         """See `Arrays`."""
-        if not isinstance(array, self._torch.Tensor) or not array.is_contiguous():
+        torch = self._torch
+        if not isinstance(array, torch.Tensor):
+            raise InputError(f"{what} must be a tensor, not {type(array).__name__}")
+        if type(array).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            raise InputError(f"{what} is a {type(array).__name__}; give the plain tensor in it, as .to_local() does")
+        if array.layout != torch.strided or array.is_quantized:
+            raise InputError(f"{what} must be a dense tensor, not {array.layout} of {array.dtype}")
+        if array.device.type == "meta":
+            raise InputError(f"{what} is on the device meta, so it has no data")
+        if not array.is_contiguous():
             raise InputError(f"{what} must be a contiguous tensor; .contiguous() makes one")
-        if array.is_conj() or array.is_neg():
-            raise InputError(f"{what} is a view that conjugates or negates; .resolve_conj().resolve_neg() makes a copy")
+        if array.is_conj():
+            raise InputError(f"{what} is a conjugated view of memory that is not; .resolve_conj() makes a copy")
+        if array.is_neg():
+            raise InputError(f"{what} is a negated view of memory that is not; .resolve_neg() makes a copy")
         return array.detach().view(-1)
 
     def empty(self, count: int, like: Any) -> Any:
@@ -170,13 +195,30 @@ class TorchArrays:
         first, second = a.data_ptr(), b.data_ptr()
         return bool(first < second + b.numel() * b.element_size() and second < first + a.numel() * a.element_size())
 
-    def try_out(self, op: str, source: Any, target: Any) -> None:
+    def try_out(self, op: str | None, source: Any, target: Any) -> None:
         """See `Arrays`."""
-        if (op, source.dtype) in self._tried:
-            return
-        one = self._torch.zeros(1, dtype=source.dtype, device=source.device)
         try:
+            target[:0].copy_(source[:0])
+        except RuntimeError as error:  # an inference tensor outside of inference mode
+            raise InputError(f"the tensor for the result cannot be written: {error}") from error
+        kind = (op, source.dtype, source.device)
+        if op is None or kind in self._tried:
+            return
+        name = self.dtype(source)
+        _makes_sense(op, name, is_bool=name == "bool", is_complex=source.dtype.is_complex)
+        try:
+            one = self._torch.zeros(1, dtype=source.dtype, device=source.device)
             self.reduce(op, one, one, one)
+            if op == "avg":
+                self.divide(one, 1)
         except (RuntimeError, TypeError) as error:
-            raise InputError(f"there is no {op} of {self.dtype(source)}") from error
-        self._tried.add((op, source.dtype))
+            raise InputError(f"torch has no {op} of {name} here; convert the tensor to a type that has") from error
+        self._tried.add(kind)
+
+
+def _makes_sense(op: str, dtype: str, *, is_bool: bool, is_complex: bool) -> None:
+    """The libraries add truth values without a carry, and numpy orders complex numbers by their real parts."""
+    if is_bool and op in ("sum", "avg"):
+        raise InputError(f"a {op} of {dtype} loses the count; convert to a whole type, or use max (any) or min (all)")
+    if is_complex and op in ("min", "max"):
+        raise InputError(f"there is no {op} of {dtype}: complex numbers have no order")

@@ -51,11 +51,20 @@ def read_rows(path: str) -> list[dict[str, Any]]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
-    if text.lstrip().startswith("{"):
-        try:
-            rows = json.loads(text)["rows"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: not the JSON of `latecomer bench` ({error})") from error
-        return list(rows)
-    reader = csv.DictReader(io.StringIO(text))
-    return [dict(row) for row in reader]
+    if text.lstrip().startswith(("{", "[")):
+        return _from_json(text, path)
+    try:
+        return [dict(row) for row in csv.DictReader(io.StringIO(text))]
+    except csv.Error as error:
+        raise InputError(f"{path}: not the CSV of `latecomer bench` ({error})") from error
+
+
+def _from_json(text: str, path: str) -> list[dict[str, Any]]:
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not the JSON of `latecomer bench` ({error})") from error
+    rows = read.get("rows") if isinstance(read, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path}: not the JSON of `latecomer bench`, an object with a list of objects as rows")
+    return rows

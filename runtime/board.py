@@ -45,7 +45,7 @@ class StoreBoard:
 
     def __init__(self, store: Any) -> None:
         self._store = store
-        self._gone = False
+        self._hanging: threading.Thread | None = None
 
     def write(self, key: str, text: str) -> None:
         """See `Board`."""
@@ -57,8 +57,8 @@ class StoreBoard:
         return None if found is None else bytes(found).decode()
 
     def _try(self, call: Any) -> Any:
-        if self._gone:
-            return None
+        if self._hanging is not None and self._hanging.is_alive():
+            return None  # it holds the store's lock: no other call would get through
         result: list[Any] = []
 
         def attempt() -> None:
@@ -71,7 +71,7 @@ class StoreBoard:
         thread.start()
         thread.join(self.PATIENCE_S)
         if not result:
-            self._gone = True  # a call that hangs holds the store's lock: no other will get through
+            self._hanging = thread
             return None
         return result[0]
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from latecomer.schedules.errors import InputError
 from latecomer.schedules.schedule import Schedule
+from latecomer.schedules.units import MAX_RATE_GBS, MAX_TIME_US, MIN_RATE_GBS
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,23 @@ def fit(rows: Sequence[Mapping[str, Any]]) -> Fit:
     used = table[:, :3] if apart else table[:, 1:3]
     scale = used.max(axis=0)
     # Relative errors: each row divided by its time. Scaled columns: bytes are large numbers, rounds small ones.
-    found, _ = nnls(used / scale / time[:, None], np.ones(len(table)))
+    try:
+        found, _ = nnls(used / scale / time[:, None], np.ones(len(table)))
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"these measurements cannot be fitted ({error}); measure again") from error
     numbers = found / scale
     round_us, message_us, byte_us = numbers if apart else (0.0, *numbers)
     if byte_us <= 0:
         raise InputError("time does not grow with size in these measurements; measure larger messages")
+    rate_gbs = float(1 / byte_us / 1e3)
+    if not MIN_RATE_GBS <= rate_gbs <= MAX_RATE_GBS or max(round_us, message_us) > MAX_TIME_US:
+        raise InputError(
+            f"these measurements give {rate_gbs:.3g} GB/s and {max(round_us, message_us):.3g} µs a message, which no "
+            "network has; size_bytes must be in bytes and time_us in µs"
+        )
     off = np.abs(table[:, :3] @ np.array([round_us, message_us, byte_us]) / time - 1)
     return Fit(
-        float(round_us), float(message_us), float(1 / byte_us / 1e3), len(table), float(np.median(off)),
-        float(off.max()), apart,
+        float(round_us), float(message_us), rate_gbs, len(table), float(np.median(off)), float(off.max()), apart,
     )  # fmt: skip
 
 
@@ -100,6 +109,8 @@ def _numbers(row: Mapping[str, Any]) -> tuple[float, float, float, float] | None
         rounds, messages, volume, size, time = (float(str(text)) for text in texts)
     except ValueError as error:
         raise InputError(f"a measurement has a value that is not a number: {error}") from error
-    if time <= 0:
-        raise InputError(f"a measurement took {time} µs")
+    least = {"rounds": rounds, "messages": messages, "volume": volume, "size_bytes": size, "time_us": time}
+    for name, value in least.items():
+        if not 0 < value < 1e30:  # nan is not
+            raise InputError(f"a measurement has {name} {value:g}; measurements have finite numbers above 0")
     return rounds, messages, volume * size, time

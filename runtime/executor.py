@@ -11,21 +11,22 @@ pieces that are under way, kept between calls.
 
 from __future__ import annotations
 
+import threading
 import time
-import zlib
 from collections.abc import Iterable
 from typing import Any
 
-from latecomer.runtime.adaptive import NUMBERS, Early, Late
+from latecomer.runtime.adaptive import Early, Late
 from latecomer.runtime.arrays import OPS
 from latecomer.runtime.board import gather
 from latecomer.runtime.engine import NO_LIMIT, Engine, Job
-from latecomer.runtime.failures import CollectiveFailed, PeerLost, PlanMismatch, Status, idle
+from latecomer.runtime.failures import RUNNING, CollectiveFailed, PeerLost, PlanMismatch, Status, idle
 from latecomer.runtime.grouped import GroupedTransport, run_grouped
 from latecomer.runtime.monitor import LOOK_S, Monitor
 from latecomer.runtime.plan import Plan
 from latecomer.runtime.program_plan import ProgramPlan
 from latecomer.runtime.steps import Steps
+from latecomer.runtime.tags import NUMBERS, tags_of
 from latecomer.runtime.transports.base import Transport
 from latecomer.schedules.errors import InputError
 
@@ -86,6 +87,12 @@ class Executor:
         self._control: Early | Late | None = None
         self._signature = ""
         self._progress = 0.0
+        """When a message last ended."""
+        self._looked = 0.0
+        """When the transport was last asked for one."""
+        self._gave_up = ""
+        self._closed = False
+        self._in_call = threading.Lock()
         self._lost: tuple[int, ...] = ()
         self.cut: int | None = None
         """Rounds of pre-work that the last call of an adaptive plan had room for."""
@@ -97,34 +104,21 @@ class Executor:
 
         For plans of other collectives: run them on buffers of the whole message.
 
-        Raises `InputError` before anything is sent, `CollectiveFailed` when the collective cannot end; after that the
-        executor and its transport are of no more use.
+        Raises `InputError` before anything is sent, `CollectiveFailed` when the collective cannot end. After that, as
+        after any other error, which the other ranks are told, the executor and its transport are of no more use.
         """
-        arrays = self.transport.arrays
-        source = arrays.flat(buffer, "the buffer")
-        target = source if out is None else arrays.flat(out, "out")
-        self._fits(source, target, op)
-        if self._monitor.alarm is not None:
-            raise CollectiveFailed(f"collective {self._monitor.alarm[0]} failed; make a new process group and executor")
-        elements = len(source)
-        self._signature = f"{elements} elements of {arrays.dtype(source)}, {op}"
-        self._calls += 1
-        if elements % self.plan.multiple:
-            self._run_padded(source, target, op)
-        elif elements:
-            if self.plan.separate_input and arrays.same_memory(source, target):
-                kept = arrays.empty(elements, source)
-                arrays.copy(source, kept)
-                source = kept
-            self._run(source, target, op)
-        self._ended = self._calls
-        if op == "avg":
-            arrays.divide(target, self.plan.ranks)
-        return buffer if out is None else out
+        self._is_open()
+        if not self._in_call.acquire(blocking=False):
+            raise InputError("this executor is in a call already, of another thread; make one executor for each")
+        try:
+            return self._checked(buffer, op, out)
+        finally:
+            self._in_call.release()
 
     def prepare(self, elements: int, cuts: Iterable[int] | None = None) -> None:
         """Make what calls of `elements` elements need, so that none of them has to: the trunk and the branches after
         `cuts` (None: all, which for many segments takes seconds)."""
+        self._is_open()
         for cut in (None, *(self.plan.cuts if cuts is None else cuts)):
             self._steps(cut, elements)
 
@@ -134,12 +128,53 @@ class Executor:
         return self._monitor.failure()
 
     def close(self) -> None:
-        """Let go of threads and memory. The process group stays as it is."""
-        self._monitor.close()
+        """Let go of threads and memory. The process group stays as it is. Closing twice is allowed."""
+        self._closed = True
+        self._monitor.close(self._ended)
         self.transport.close()
         self._scratch.clear()
 
     # -- one call ---------------------------------------------------------------------------------------------------
+
+    def _is_open(self) -> None:
+        if self._closed:
+            raise InputError("this executor is closed; make another, on a transport of its own")
+
+    def _checked(self, buffer: Any, op: str, out: Any) -> Any:
+        arrays, multiple = self.transport.arrays, self.plan.multiple
+        source = arrays.flat(buffer, "the buffer")
+        target = source if out is None else arrays.flat(out, "out")
+        self._fits(source, target, op)
+        if self._monitor.alarm is not None:
+            raise self._monitor.again()
+        elements = len(source)
+        self._steps(None, -(-elements // multiple) * multiple)  # where this fails, nothing has been sent
+        self._signature = f"{elements} elements of {arrays.dtype(source)}, {op}"
+        self._calls += 1
+        try:
+            if elements:
+                self._call(source, target, op)
+        except CollectiveFailed:
+            raise
+        except BaseException as error:  # the others would wait for this rank
+            self._gave_up = f"{type(error).__name__}: {error}"
+            self._monitor.raise_alarm(self._calls, f"rank {self.transport.rank} gave up: {self._gave_up}")
+            raise
+        self._ended = self._calls
+        return buffer if out is None else out
+
+    def _call(self, source: Any, target: Any, op: str) -> None:
+        arrays = self.transport.arrays
+        if len(source) % self.plan.multiple:
+            self._run_padded(source, target, op)
+        elif self.plan.separate_input and arrays.same_memory(source, target):
+            kept = arrays.empty(len(source), source)
+            arrays.copy(source, kept)
+            self._run(kept, target, op)
+        else:
+            self._run(source, target, op)
+        if op == "avg":
+            arrays.divide(target, self.plan.ranks)
 
     def _fits(self, source: Any, target: Any, op: str) -> None:
         arrays = self.transport.arrays
@@ -149,14 +184,21 @@ class Executor:
             raise InputError(f"avg needs a floating type, not {arrays.dtype(source)}; reduce with sum and divide")
         if len(source) != len(target) or source.dtype != target.dtype:
             raise InputError("buffer and out must have the same number of elements and the same type")
+        places = [str(getattr(array, "device", "cpu")) for array in (source, target)]
+        if places[0] != places[1]:
+            raise InputError(f"buffer and out must be on the same device, not on {' and '.join(places)}")
         if not arrays.same_memory(source, target) and arrays.overlap(source, target):
-            raise InputError("buffer and out overlap; they must be the same memory or apart")
-        if len(source) % self.plan.multiple and not self.plan.pads:
+            raise InputError("buffer and out overlap in part; they must be the same memory, or have none in common")
+        if not self.plan.reduces and op != "sum":
+            raise InputError(f"this program gathers and reduces nothing, so op={op!r} means nothing; leave it out")
+        elements, multiple = len(source), self.plan.multiple
+        if elements % multiple and not self.plan.pads:
+            less, more = elements // multiple * multiple, -(-elements // multiple) * multiple
             raise InputError(
-                f"{len(source)} elements are not a multiple of the program's {self.plan.multiple} chunks, into which "
-                "the pieces of its ranks are cut; pad the message yourself"
+                f"{elements} elements do not divide into the program's {multiple} chunks, and padding would move the "
+                f"ranks' pieces; send a multiple of {multiple}: {f'{less} or ' if less else ''}{more}"
             )
-        arrays.try_out(op, source, target)
+        arrays.try_out(op if self.plan.reduces else None, source, target)
 
     def _run_padded(self, source: Any, target: Any, op: str) -> None:
         """A program serves whole chunks only. What is added at the end is reduced too, and dropped."""
@@ -170,15 +212,14 @@ class Executor:
 
     def _run(self, source: Any, target: Any, op: str) -> None:
         arrays, plan, transport = self.transport.arrays, self.plan, self.transport
-        if plan.multiple > 1 and not plan.separate_input and not arrays.same_memory(source, target):
-            arrays.copy(source, target)  # such a program uses one buffer
+        if plan.one_buffer and not arrays.same_memory(source, target):
+            arrays.copy(source, target)
             source = target
         steps = self._steps(None, len(source))
         known = [self._compiled.get((cut, len(source))) for cut in plan.cuts]
         most = max([steps.scratch, *(branch.scratch for branch in known if branch is not None)])
         buffers = {"input": source, "output": target, "scratch": self._memory(most, source)}
-        call = f"{plan.digest} {self._calls} {self._signature} {transport.number}"
-        tags = zlib.crc32(call.encode()) % 2047 << 20
+        tags = tags_of(transport.slot, f"{plan.digest} {self._calls} {self._signature}")
         job = Job(buffers, op, tags)
         if isinstance(transport, GroupedTransport) and transport.grouped:
             run_grouped(transport, steps.steps, job)
@@ -189,10 +230,6 @@ class Executor:
             except PeerLost as error:
                 self._lost = (error.peer,)
                 self._monitor.raise_alarm(self._calls, str(error))
-            except BaseException as error:  # the others would wait for this rank
-                what = f"{type(error).__name__} {error}".strip()
-                self._monitor.raise_alarm(self._calls, f"rank {transport.rank} gave up: {what}")
-                raise
             if self._monitor.alarm is not None:
                 raise self._monitor.failure()
             self._engine = self._control = None
@@ -204,7 +241,7 @@ class Executor:
         """Runs until the collective has ended (or the alarm is raised); returns the steps that were run."""
         plan, transport = self.plan, self.transport
         control: Early | Late | None = None
-        self._progress = time.monotonic()
+        self._progress = self._looked = time.monotonic()
         if plan.late is None:
             engine.load(steps)
         elif plan.late == transport.rank:
@@ -260,7 +297,7 @@ class Executor:
         """
         while True:
             key = self.transport.wait(0.0 if more else LOOK_S)
-            now = time.monotonic()
+            now = self._looked = time.monotonic()
             if key is not None:
                 self._progress = now
                 return key
@@ -298,15 +335,19 @@ class Executor:
     def _status(self) -> Status:
         engine = self._engine
         if engine is None:
-            return idle(self._ended)
+            if self._calls == self._ended:
+                return idle(self._ended)
+            return Status(
+                self._calls, RUNNING, self._signature, 0, 0, "its first message", (), gave_up=self._gave_up
+            )  # fmt: skip
         steps, unfinished = engine.steps, engine.unfinished()
         control = self._control.waits() if self._control is not None else ()
         waits = [steps[i].peer for i in unfinished if steps[i].kind == "receive"]
         waits = waits or [steps[i].peer for i in unfinished if steps[i].kind == "send"]
         step = str(steps[unfinished[0]]) if unfinished else "agreement on the cut" if control else "its end"
         return Status(
-            self._calls, "running", self._signature, engine.done, len(steps), step,
-            tuple(dict.fromkeys([*waits, *control])), self._lost,
+            self._calls, RUNNING, self._signature, engine.done, len(steps), step,
+            tuple(dict.fromkeys([*waits, *control])), self._lost, self._gave_up, time.monotonic() - self._looked,
         )  # fmt: skip
 
     def _stalled(self) -> float:
@@ -315,7 +356,7 @@ class Executor:
 
 def _same_plan(plan: Plan | ProgramPlan, transport: Transport, timeout_s: float) -> None:
     if transport.board.read(f"plan/{transport.rank}") is not None:
-        raise InputError("this transport has an executor already, or had one; make another transport for this one")
+        raise InputError("this transport has, or had, an executor already; make another transport for this one")
     transport.board.write(f"plan/{transport.rank}", f"{plan.digest} {plan.name}")
     said = gather(transport.board, "plan", transport.ranks, timeout_s)
     missing = sorted(set(range(transport.ranks)) - set(said))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from datetime import timedelta
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from latecomer.runtime.transports.base import Transport
 from latecomer.schedules.errors import InputError, LatecomerError
+from latecomer.schedules.units import format_size
+
+BYTES_AN_ELEMENT: Final = 24
+"""What a run keeps of an element on a rank: what it adds, the buffer, the exact result, and what makes them."""
 
 
 class Place(NamedTuple):
@@ -20,7 +24,10 @@ class Place(NamedTuple):
 
 
 def join(backend: str | None, timeout_s: float, command: str) -> Place:
-    """Initialize the default process group from torchrun's environment. Raises `InputError` outside of a job."""
+    """Initialize the default process group from torchrun's environment.
+
+    Raises `InputError` outside of a job, and where torch cannot start the group.
+    """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         raise InputError(f"start this under torchrun: torchrun --nproc-per-node 8 -m {command}")
     try:
@@ -29,16 +36,22 @@ def join(backend: str | None, timeout_s: float, command: str) -> Place:
     except ImportError as error:
         raise InputError("running needs torch: pip install 'latecomer[run]'") from error
     cuda = torch.cuda.is_available() and backend != "gloo"
+    name = backend or ("nccl" if cuda else "gloo")
+    known = [known for known in dist.Backend.backend_list if known != "undefined"]
+    if any(part.rpartition(":")[2] not in known for part in name.lower().split(",")):
+        raise InputError(f"torch.distributed has no backend {name!r}; it has {', '.join(known)}")
     device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if cuda else "cpu"
     options: dict[str, Any] = {}
-    if cuda:
-        torch.cuda.set_device(device)
-        options["device_id"] = torch.device(device)  # the communicator is made now, with all ranks
-    else:
-        torch.set_num_threads(1)
-    dist.init_process_group(
-        backend or ("nccl" if cuda else "gloo"), timeout=timedelta(seconds=max(timeout_s, 60.0)), **options
-    )
+    try:
+        if cuda:
+            torch.cuda.set_device(device)
+            options["device_id"] = torch.device(device)  # the communicator is made now, with all ranks
+        else:
+            torch.set_num_threads(1)
+        dist.init_process_group(name, timeout=timedelta(seconds=max(timeout_s, 60.0)), **options)
+    except (RuntimeError, ValueError, AssertionError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"torch cannot start a process group with backend {name}: {why[:160]}") from error
     return Place(dist.get_rank(), dist.get_world_size(), device)
 
 
@@ -55,6 +68,18 @@ def transport_of(name: str, place: Place) -> Transport:
     from latecomer.runtime.transports.nccl4py import Nccl4pyTransport
 
     return Nccl4pyTransport(_get_default_store(), place.rank, place.ranks, place.device)
+
+
+def require_room(elements: int) -> None:
+    """Raises `InputError` where the data and references of the ranks here are more than the machine's memory."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    needed = elements * BYTES_AN_ELEMENT * here
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise InputError(
+            f"the data and the exact result of {elements} elements take {format_size(needed)} with {here} ranks on "
+            f"this machine, which has {format_size(memory)}; take a smaller size"
+        )
 
 
 def fail(error: LatecomerError, rank: int) -> NoReturn:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from latecomer.runtime.board import SILENCE_S, Board, gather
 from latecomer.runtime.failures import (
+    RUNNING,
     CollectiveFailed,
     PlanMismatch,
     Status,
     diagnose,
     disagreement,
+    find_root,
     from_text,
+    idle,
+    out_of_reach,
     to_text,
 )
 
@@ -39,10 +43,16 @@ class Monitor:
         self._thread = threading.Thread(target=self._watch, daemon=True, name=f"latecomer monitor {rank}")
         self._thread.start()
 
-    def close(self) -> None:
-        """End the thread, and wait for it: one that is in a store's call when Python ends would abort the process."""
+    def close(self, ended: int) -> None:
+        """End the thread, and wait for it: one that is in a store's call when Python ends would abort the process.
+
+        A rank that closes after `ended` collectives answers an alarm to come now.
+        """
+        if self._closed.is_set():
+            return
         self._closed.set()
         self._thread.join(timeout=2 * LOOK_S)
+        self._answer(idle(ended, closed=True))
 
     def raise_alarm(self, call: int, reason: str) -> None:
         """Tell every rank that collective `call` cannot end. The first alarm counts."""
@@ -56,11 +66,27 @@ class Monitor:
         call, reason = self.alarm
         texts = gather(self._board, "status", self._ranks, SILENCE_S)
         statuses = {rank: from_text(json.loads(text)) for rank, text in texts.items()}
-        statuses.setdefault(self._rank, self._status())
-        kind = PlanMismatch if "disagree" in reason else CollectiveFailed
-        failure = kind(diagnose(statuses, self._ranks, call, reason))
-        failure.speaker = min(texts, default=self._rank)
+        own = statuses.setdefault(self._rank, self._status())
+        root = self._root(statuses) if self._rank in texts else out_of_reach(self._rank, own)
+        disagree = any(text.startswith("the ranks disagree") for text in (root, reason))
+        failure = (PlanMismatch if disagree else CollectiveFailed)(diagnose(statuses, self._ranks, call, root, reason))
+        there = [rank for rank in texts if statuses[rank].state == RUNNING and not statuses[rank].gave_up]
+        failure.speaker = min(there, default=self._rank)
         return failure
+
+    def again(self) -> CollectiveFailed:
+        """What to raise on a call after the alarm."""
+        assert self.alarm is not None
+        call, reason = self.alarm
+        root = self._board.read("root") or reason
+        return CollectiveFailed(f"collective {call} failed: {root}; make a new process group and executor")
+
+    def _root(self, statuses: Mapping[int, Status]) -> str:
+        """What the first rank to know found: ranks that were stopped, or see the others go, say the same."""
+        assert self.alarm is not None
+        if self._board.read("root") is None:
+            self._board.write("root", find_root(statuses, self._ranks, *self.alarm))
+        return self._board.read("root") or find_root(statuses, self._ranks, *self.alarm)
 
     def _watch(self) -> None:
         while not self._closed.wait(LOOK_S):
@@ -73,14 +99,17 @@ class Monitor:
 
     def _take(self, text: str) -> None:
         call, reason = json.loads(text)
+        self._answer(self._status())
+        self.alarm = (call, reason)
+
+    def _answer(self, status: Status) -> None:
         if not self._answered:
             self._answered = True
-            self._board.write(f"status/{self._rank}", json.dumps(to_text(self._status())))
-        self.alarm = (call, reason)
+            self._board.write(f"status/{self._rank}", json.dumps(to_text(status)))
 
     def _compare(self) -> None:
         mine = self._status()
-        if mine.state != "running":
+        if mine.state != RUNNING:
             return
         self._board.write(f"call/{mine.call}/{self._rank}", mine.signature)
         said = {self._rank: mine}

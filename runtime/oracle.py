@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from latecomer.runtime.executor import Executor
 from latecomer.runtime.plan import Plan
+from latecomer.runtime.program_plan import ProgramPlan
 from latecomer.runtime.transports.local import LocalWorld
 
 
 class LocalGroup:
     """Executors of all ranks of `plan`, each in a thread of its own while it runs."""
 
-    def __init__(self, plan: Plan, *, timeout_s: float = 20.0) -> None:
+    def __init__(self, plan: Plan | ProgramPlan, *, timeout_s: float = 20.0) -> None:
         world = LocalWorld(plan.ranks)
         self.executors: list[Executor] = in_threads(
             [partial(Executor, plan, world.transport(rank), timeout_s=timeout_s) for rank in range(plan.ranks)]

@@ -29,7 +29,7 @@ class Plan:
         The rank that decides which branch follows, or None for a plan without branches.
     late_rank:
         The last rank to arrive, as planned; None where nobody is late.
-    multiple, pads, separate_input:
+    multiple, pads, reduces, one_buffer, separate_input:
         As for a program (`latecomer.runtime.program_plan`); a schedule serves any number of elements, in place or not.
     keep_rounds:
         A rank's sends keep the order of rounds even where a later one could go first (one-port schedules).
@@ -37,6 +37,8 @@ class Plan:
 
     multiple = 1
     pads = True
+    reduces = True
+    one_buffer = False
     separate_input = False
 
     def __init__(self, schedule: Schedule) -> None:

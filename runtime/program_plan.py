@@ -25,8 +25,17 @@ class ProgramPlan:
     """A program that has been verified. See `latecomer.runtime.plan.Plan`, whose attributes it has.
 
     Buffers are those of the whole message, as NCCL's in-place calls have them: an AllGather starts with each rank's
-    piece where it belongs, a ReduceScatter leaves it there. An AllReduce whose message the chunks do not divide is
-    padded (`pads`); where the ranks have pieces of the message, that would move them.
+    piece where it belongs, a ReduceScatter leaves it there, and the rest of its result is of no use.
+
+    Attributes
+    ----------
+    multiple, pads:
+        The chunks of the message. An AllReduce whose message they do not divide is padded at the end; where the ranks
+        have pieces of the message, that would move the pieces, so its elements must be a multiple.
+    reduces:
+        False for an AllGather, which takes no reduction.
+    one_buffer, separate_input:
+        The program works in place, or must not: the executor copies where the call is the other way.
     """
 
     keep_rounds = False
@@ -43,6 +52,8 @@ class ProgramPlan:
         self.ranks = program.ranks
         self.multiple = program.chunks
         self.pads = program.collective == "allreduce"
+        self.reduces = program.collective != "allgather"
+        self.one_buffer = program.in_place is not False
         self.separate_input = program.in_place is False
         self.digest = hashlib.sha256(repr((program.ranks, program.chunks, program.gpus)).encode()).hexdigest()[:16]
         self._operations = translate(program)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from latecomer.cli.options import output_option, reads
+from latecomer.cli.options import reads
 from latecomer.cli.output import table, warn
+from latecomer.cli.running import backend_option, late_option, parse_whole, timeout_option
 from latecomer.schedules.errors import InputError, LatecomerError
 from latecomer.schedules.units import format_rate, format_size, format_time, parse_size, parse_time
 
@@ -28,15 +29,24 @@ def _algorithm(text: str) -> tuple[str, int | None]:
     name, colon, chunks = text.partition(":")
     if name != BACKEND:
         named(name)
-    if colon and (not chunks.isdecimal() or int(chunks) < 1):
-        raise InputError(f"{text!r}: write NAME or NAME:CHUNKS, like all_pairs:16")
-    return name, int(chunks) if colon else None
+    if not colon:
+        return name, None
+    if name == BACKEND:
+        raise InputError(f"{text!r}: the backend chooses its chunks itself; write {BACKEND}")
+    try:
+        return name, parse_whole(chunks, "chunks", 1)
+    except InputError as error:
+        raise InputError(f"{text[:40]!r}: {error}; write NAME or NAME:CHUNKS, like all_pairs:16") from error
 
 
 def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise InputError(f"seed {text!r} is not a whole number of 0 or more")
-    return int(text)
+    return parse_whole(text, "seed", 0)
+
+
+def _file(text: str) -> str:
+    if not text.endswith((".csv", ".json")):
+        raise InputError(f"{text!r}: measurements are written as .csv or .json")
+    return text
 
 
 @click.command("bench")
@@ -46,14 +56,15 @@ def _seed(text: str) -> int:
               help="Messages per rank, comma-separated. [16MiB]")
 @click.option("--delay", "delays", callback=_several(parse_time), default="0", metavar="TIMES",
               help="How late the late rank is, comma-separated. [0]")
-@click.option("--late", type=int, metavar="RANK", help="The late rank. [the last]")
+@late_option
 @click.option("--seed", "seeds", callback=_several(_seed), default="0", metavar="SEEDS", help="Of the data. [0]")
 @click.option("--runs", type=click.IntRange(1), default=5, help="Timed runs of each, after one that is not. [5]")
 @click.option("--topology", "spec", metavar="SPEC", help="For choosing chunks. [switch:N@10GB/s,50us]")
 @click.option("--round-latency", callback=reads(parse_time), default="0", metavar="TIME", help="Of the model. [0]")
-@click.option("--backend", help="Of torch.distributed. [nccl with GPUs, gloo without]")
-@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Without progress for so long: give up.")
-@output_option("Write the measurements to OUT, .csv or .json.")
+@backend_option
+@timeout_option
+@click.option("-o", "--output", metavar="OUT", callback=reads(_file),
+              help="Write the measurements to OUT, .csv or .json.")
 def command(
     algorithms: list[tuple[str, int | None]], sizes: list[int], delays: list[float], late: int | None,
     seeds: list[int], runs: int, spec: str | None, round_latency: float, backend: str | None,
@@ -67,10 +78,11 @@ def command(
     \b
       torchrun --nproc-per-node 8 -m latecomer bench --size 1MiB,64MiB --delay 0,50ms -o bench.csv
     """
-    from latecomer.runtime.launch import fail, join, leave
+    from latecomer.runtime.launch import fail, join, leave, require_room
 
     place = join(backend, timeout_s or 1800.0, "latecomer bench")
     from dataclasses import asdict
+    from pathlib import Path
 
     from latecomer.runtime.bench import Case, References, measure, prepare
     from latecomer.runtime.bench_files import write_rows
@@ -81,6 +93,11 @@ def command(
             warn(f"{case.algorithm}, {format_size(case.size_bytes)}: left out: {why}")
 
     try:
+        if place.ranks < 2:
+            raise InputError("torchrun started one process; a collective needs two or more: --nproc-per-node 8")
+        if place.rank == 0 and output and not Path(output).absolute().parent.is_dir():
+            raise InputError(f"{output}: there is no such directory to write to")
+        require_room(max(sizes) // 4)
         topology = load_topology(spec or f"switch:{place.ranks}@10GB/s,50us")
         if topology.ranks != place.ranks:
             raise InputError(f"the topology has {topology.ranks} ranks, torchrun started {place.ranks}")

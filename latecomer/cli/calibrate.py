@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from latecomer.cli.output import echo_facts, echo_json, warn
-from latecomer.schedules.units import format_rate, format_time
+from latecomer.schedules.units import format_rate, format_size, format_time, parse_size
 
 
 @click.command("calibrate")
@@ -24,11 +26,14 @@ def command(file: str, as_json: bool) -> None:
 
     rows = read_rows(file)
     found = fit(rows)
+    ranks = _ranks(rows)
+    flags = (
+        f"--topology switch:{ranks or 'N'}@{found.rate_gbs:.4g}GB/s,{found.message_latency_us:.4g}us "
+        f"--round-latency {found.round_latency_us:.4g}us"
+    )
     if as_json:
-        echo_json(asdict(found))
+        echo_json(asdict(found) | {"flags": flags})
         return
-    ranks = next((row["ranks"] for row in rows if row.get("ranks")), "N")
-    alpha, rounds = f"{found.message_latency_us:.4g}us", f"{found.round_latency_us:.4g}us"
     if not found.told_apart:
         warn("these algorithms send one message a round: measure all_pairs_sync too, to tell a round from a message")
     echo_facts(
@@ -39,6 +44,26 @@ def command(file: str, as_json: bool) -> None:
             ("fit", f"{found.rows} measurements, {found.median_error:.1%} off in the median, "
                     f"{found.largest_error:.1%} at most"),
             ("", ""),
-            ("next", f"--topology switch:{ranks}@{found.rate_gbs:.4g}GB/s,{alpha} --round-latency {rounds}"),
+            ("next", _next(flags, ranks, rows)),
         ]
     )  # fmt: skip
+
+
+def _ranks(rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """Of the measurements, where all have the same."""
+    said = {str(row.get("ranks")) for row in rows}
+    text = said.pop() if len(said) == 1 else ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else None
+
+
+def _next(flags: str, ranks: int | None, rows: Sequence[Mapping[str, Any]]) -> str:
+    """A command that uses the numbers, for the largest message that was measured."""
+    counted = [row for row in rows if all(row.get(name) for name in ("rounds", "size_bytes", "time_us"))]
+    size = max(int(float(row["size_bytes"])) for row in counted)
+    short = format_size(size).replace(" ", "")
+    late = ranks - 1 if ranks else "N-1"
+    said = "" if ranks else " (N: your number of ranks)"
+    return (
+        f"latecomer compare {flags} --late {late} --delay 50ms --size {short if parse_size(short) == size else size}\n"
+        f"with your late rank, delay and size{said}; synth takes the same flags and makes the plan"
+    )

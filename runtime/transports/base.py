@@ -22,9 +22,8 @@ class Transport(Protocol):
     board: Board
     default_timeout_s: float
     """What the runtime itself allows an operation, s."""
-    number: int
-    """Tells the transports of one group apart. Of collectives at the same time, each needs a group of its own: the
-    number keeps messages of different transports apart in all but one case of 2047."""
+    slot: int
+    """Below `latecomer.runtime.tags.SLOTS`; transports that are open on one group at the same time differ in it."""
     grouped: bool
     """Messages are to be posted round by round in one group each (`latecomer.runtime.grouped`), not one by one."""
 

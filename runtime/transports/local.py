@@ -44,7 +44,7 @@ class LocalWorld:
 class LocalTransport:
     """See `latecomer.runtime.transports.base.Transport`."""
 
-    number = 0
+    slot = 0
     grouped = False
 
     def __init__(self, world: LocalWorld, rank: int) -> None:

@@ -27,7 +27,7 @@ class Nccl4pyTransport:
     `latecomer.runtime.transports.base.Transport`.
     """
 
-    number = 0
+    slot = 0
     grouped = True
     default_timeout_s = 600.0
 

@@ -12,8 +12,8 @@ import itertools
 import queue
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,21 +24,25 @@ from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 from latecomer.runtime.arrays import Arrays, TorchArrays
 from latecomer.runtime.board import Board, StoreBoard
 from latecomer.runtime.failures import PeerLost
+from latecomer.runtime.tags import SLOTS
 from latecomer.schedules.errors import InputError
 
 _FOREVER: Final = timedelta(days=30)
 """Gloo's own timeout is not used: the executor has one that can say who is waited for."""
 
-_numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-"""Members of a group → numbers for its transports."""
+_lock: Final = threading.Lock()
+_next: Final[dict[str, int]] = {}
+"""Members of a group → the least number that none of its transports had."""
+_open: Final[weakref.WeakSet[TorchTransport]] = weakref.WeakSet()
 
 
 class TorchTransport:
     """The end of this process in `group` (None: the world).
 
-    Every rank of the group must make its transports in the same order: they go by their number. Collectives that run at
-    the same time need groups of their own. See
-    `latecomer.runtime.transports.base.Transport`.
+    Every rank of the group must make and close its transports in the same order: they go by their `number`. On gloo,
+    executors in several threads may share a group: the `slot` keeps messages of transports that are open apart. On NCCL
+    messages pair up in the order in which they are posted, so collectives that run at the same time need groups of
+    their own. Raises `InputError` where `SLOTS` transports are open. See `latecomer.runtime.transports.base.Transport`.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None, store: Any = None) -> None:
@@ -48,17 +52,29 @@ class TorchTransport:
             raise InputError("this process is not in the group; call init_process_group, or leave the rank out")
         self.rank, self.ranks = dist.get_rank(self.group), dist.get_world_size(self.group)
         self.arrays: Arrays = TorchArrays()
-        members = "-".join(map(str, dist.get_process_group_ranks(self.group)))
-        self.number = next(_numbers[members])
+        self.members = "-".join(map(str, dist.get_process_group_ranks(self.group)))
+        self.number, self.slot = self._enter()
         self.backend = str(dist.get_backend(self.group))
         self.grouped = self.backend == "nccl"
         self.default_timeout_s = 600.0 if self.grouped else 1800.0
-        self.board: Board = StoreBoard(PrefixStore(f"latecomer/{members}/{self.number}", store or _own_connection()))
+        prefix = f"latecomer/{self.members}/{self.number}"
+        self.board: Board = StoreBoard(PrefixStore(prefix, store or _own_connection()))
         if self.grouped:  # all ranks must take part in a communicator's making; a late rank could not be late else
             dist.all_reduce(torch.zeros(1, device="cuda"), group=self.group)
         self._ended: queue.SimpleQueue[int | PeerLost] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._waiters: dict[int, queue.SimpleQueue[tuple[int, int, Any] | None]] = {}
+
+    def _enter(self) -> tuple[int, int]:
+        """A number whose slot is free, and the slot."""
+        with _lock:
+            taken = {other.slot for other in _open if other.members == self.members}
+            if len(taken) == SLOTS:
+                raise InputError(f"{SLOTS} transports of this group are open; close executors that are not used")
+            number = next(i for i in itertools.count(_next.get(self.members, 0)) if i % SLOTS not in taken)
+            _next[self.members] = number + 1
+            _open.add(self)
+            return number, number % SLOTS
 
     def send(self, key: int, peer: int, tag: int, data: torch.Tensor) -> None:
         """Post a send."""
@@ -111,6 +127,8 @@ class TorchTransport:
 
     def close(self) -> None:
         """End the threads that wait for nothing; those in a wait end with the process."""
+        with _lock:
+            _open.discard(self)
         for posted in self._waiters.values():
             posted.put(None)
         deadline = time.monotonic() + 1.0

@@ -66,6 +66,93 @@ def test_calibrate_reads_what_bench_writes(tmp_path: Path, suffix: str) -> None:
     assert "--topology switch:8@0.0245GB/s,90us --round-latency 700us" in said.stdout
     found = json.loads(CliRunner().invoke(cli, ["calibrate", str(path), "--json"]).stdout)
     assert found["rate_gbs"] == pytest.approx(0.0245)
+    assert found["flags"] == "--topology switch:8@0.0245GB/s,90us --round-latency 700us"
+
+
+def test_calibrate_ends_with_a_command_that_uses_its_numbers(tmp_path: Path) -> None:
+    from latecomer.cli import cli
+
+    path = tmp_path / "bench.json"
+    write_rows(str(path), rows("ring", "all_pairs_sync"))
+    said = CliRunner().invoke(cli, ["calibrate", str(path)]).stdout.splitlines()
+    next_ = next(line for line in said if line.startswith("next"))
+    name, _, command = next_.partition(" latecomer ")
+    assert name.strip() == "next"
+    assert "--late 7 --delay 50ms --size 16MiB" in command
+    assert CliRunner().invoke(cli, command.split()).exit_code == 0
+    assert "synth takes the same flags" in said[-1]
+
+    write_rows(str(path), [{**row, "ranks": 4 + i} for i, row in enumerate(rows("ring", "all_pairs_sync"))])
+    said = CliRunner().invoke(cli, ["calibrate", str(path)]).stdout.splitlines()
+    assert "switch:N@" in said[-2]
+    assert "N: your number of ranks" in said[-1]
+
+
+BAD_FILES = {
+    "rows.json": '{"rows": 5}',
+    "numbers.json": '{"rows": [1, 2]}',
+    "list.json": "[1]",
+    "deep.json": "[" * 100_000,
+    "digits.json": '{"rows": [{"rounds": ' + "9" * 5000 + "}]}",
+    "wide.csv": 'a\n"' + "y" * 200_000,
+    "empty.csv": "",
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_file_that_is_no_measurements_is_an_error_of_one_line(name: str, tmp_path: Path) -> None:
+    from latecomer.cli import cli
+
+    path = tmp_path / name
+    path.write_text(BAD_FILES[name])
+    said = CliRunner().invoke(cli, ["calibrate", str(path)])
+    assert said.exit_code == 2, said.exception
+    assert said.stderr.startswith("error: ")
+    assert len(said.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("field", ["rounds", "messages", "volume", "size_bytes", "time_us"])
+@pytest.mark.parametrize("value", ["nan", "inf", 0, -1, "fast", [1]])
+def test_a_value_that_is_no_measurement(field: str, value: Any) -> None:
+    with pytest.raises(InputError, match="a measurement has"):
+        fit([{**rows("ring")[0], field: value}, *rows("ring")])
+
+
+def test_measurements_that_no_network_makes() -> None:
+    with pytest.raises(InputError, match=r"which no network has; size_bytes must be in bytes and time_us in µs"):
+        fit([{**row, "time_us": row["time_us"] * 1e-20} for row in rows("ring")])
+
+
+GARBAGE = {
+    "--algorithm": ["ring:", "ring:x", "ring:0", "ring:" + "9" * 5000, "rnig", "", "backend:4"],
+    "--size": ["x", "0", "1MiB,", "1e999"],
+    "--delay": ["x", "-1ms", ""],
+    "--late": ["x", "-1", "1.5"],
+    "--seed": ["x", "-1", "1.5", "1,", "9" * 5000, "²"],
+    "--runs": ["0", "x", "1.5"],
+    "--round-latency": ["x", "-1"],
+    "--timeout": ["x", "0", "-1", "nan", "inf", "1e300"],
+    "-o": ["bench.txt", ""],
+    "--dtype": ["float7"],
+    "--transport": ["pigeon"],
+}
+OF_RUN = ("--size", "--delay", "--late", "--runs", "--timeout", "--dtype", "--transport")
+
+
+@pytest.mark.parametrize("option", GARBAGE)
+def test_garbage_ends_in_an_error_that_names_the_option(option: str) -> None:
+    from latecomer.cli import cli
+    from latecomer.run import command
+
+    for value in GARBAGE[option]:
+        if option not in ("--dtype", "--transport"):
+            said = CliRunner().invoke(cli, ["bench", option, value])
+            assert (said.exit_code, isinstance(said.exception, SystemExit)) == (2, True), (value, said.exception)
+            assert f"'{option}'" in said.stderr.splitlines()[0], value
+        if option in OF_RUN:
+            said = CliRunner().invoke(command, ["plan.json", option, value])
+            assert (said.exit_code, isinstance(said.exception, SystemExit)) == (2, True), (value, said.exception)
+            assert f"'{option}'" in said.stderr.splitlines()[-1], value
 
 
 def test_what_cannot_be_fitted(tmp_path: Path) -> None:

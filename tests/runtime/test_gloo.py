@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,9 @@ from latecomer.runtime.executor import Executor  # noqa: E402
 from latecomer.runtime.forked import Gloo, run_forked  # noqa: E402
 from latecomer.runtime.plan import Plan  # noqa: E402
 from latecomer.runtime.program_plan import ProgramPlan  # noqa: E402
+from latecomer.runtime.tags import NUMBERS, SLOTS, tags_of  # noqa: E402
 from latecomer.runtime.transports.torch_p2p import TorchTransport  # noqa: E402
+from latecomer.schedules.errors import InputError  # noqa: E402
 from tests.runtime.cases import NAMES, contributions, expected, numpy_dtype, schedule, schedules  # noqa: E402
 
 TYPES = ("float32", "float64", "bfloat16", "int64")
@@ -134,6 +137,54 @@ def test_operations_and_groups_of_messages() -> None:
         return found
 
     assert on_gloo(4, work) == [[]] * 4
+
+
+def test_executors_of_two_threads_on_one_group() -> None:
+    """The ranks begin with different ones, and calls and sizes are the same: only the slot tells messages apart."""
+    plan = Plan(dict(schedules(2, late=1))["ring"])
+
+    def work(rank: int) -> list[float]:
+        executors = [Executor(plan, TorchTransport(), timeout_s=20.0) for _ in range(2)]
+        buffers = [torch.full((64,), value) for value in (1.0, 100.0)]
+
+        def call(i: int) -> None:
+            executors[i].all_reduce(buffers[i])
+
+        threads = [threading.Thread(target=call, args=(i,)) for i in ((0, 1) if rank == 0 else (1, 0))]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.3)
+        for thread in threads:
+            thread.join()
+        return [float(value) for buffer in buffers for value in (buffer.min(), buffer.max())]
+
+    assert on_gloo(2, work) == [[2.0, 2.0, 200.0, 200.0]] * 2
+
+
+def test_open_transports_have_slots_of_their_own() -> None:
+    def work(rank: int) -> str:
+        kept = TorchTransport()
+        for _ in range(2 * SLOTS):
+            other = TorchTransport()
+            assert other.slot != kept.slot
+            other.close()
+        others = [TorchTransport() for _ in range(SLOTS - 1)]
+        assert len({kept.slot, *(other.slot for other in others)}) == SLOTS
+        with pytest.raises(InputError) as caught:
+            TorchTransport()
+        others[3].close()
+        assert TorchTransport().slot == others[3].slot
+        return str(caught.value)
+
+    assert on_gloo(1, work) == ["32 transports of this group are open; close executors that are not used"]
+
+
+def test_tags_are_apart_and_fit() -> None:
+    calls = [tags_of(slot, f"call {i}") for slot in range(SLOTS) for i in range(50)]
+    apart = [set(calls[50 * slot : 50 * slot + 50]) for slot in range(SLOTS)]
+    assert len(set().union(*apart)) == sum(map(len, apart))
+    assert max(calls) | NUMBERS + 2 < 2**31
+    assert all(not tag & (NUMBERS + 2) for tag in calls)
 
 
 def test_a_part_of_the_world() -> None:

@@ -10,11 +10,9 @@ import pytest
 from latecomer.runtime.executor import Executor
 from latecomer.runtime.oracle import LocalGroup
 from latecomer.runtime.plan import Plan
-from latecomer.runtime.program_plan import ProgramPlan
 from latecomer.runtime.steps import compile_steps
 from latecomer.runtime.transports.local import LocalWorld
 from latecomer.schedules.errors import IncorrectSchedule, InputError
-from latecomer.schedules.program import Gpu, Program, Step, Threadblock
 from tests.runtime.cases import NAMES, contributions, expected, numpy_dtype, schedule
 
 pytest.importorskip("ml_dtypes", reason="bfloat16 in numpy needs the `run` extra")
@@ -143,45 +141,6 @@ def test_empty_messages_and_wrong_calls() -> None:
             one.all_reduce(np.zeros((4, 4))[:, 0])
         with pytest.raises(InputError, match="same number of elements"):
             one.all_reduce(np.zeros(3), out=np.zeros(4))
-
-
-def test_memory_and_types_that_cannot_be_reduced() -> None:
-    """All refused before anything is sent: the other rank is not there."""
-    built = schedule("ring", 2, 0)
-    assert built is not None
-    whole = np.zeros(12)
-    with LocalGroup(Plan(built)) as group:
-        one = group.executors[0]
-        with pytest.raises(InputError, match="buffer and out overlap"):
-            one.all_reduce(whole[:8], out=whole[4:])
-        with pytest.raises(InputError, match="there is no prod of datetime64"):
-            one.all_reduce(np.zeros(3, "datetime64[s]"), op="prod")
-        with pytest.raises(InputError, match="Python objects"):
-            one.all_reduce(np.array([1, None]))
-        fixed = np.zeros(3)
-        fixed.flags.writeable = False
-        with pytest.raises(InputError, match="read-only"):
-            one.all_reduce(fixed)
-
-
-def test_pieces_of_ranks_are_not_padded() -> None:
-    """At the end of the message a pad would move every piece but the first."""
-    block = Threadblock(0, 1, 1, 0, (Step("s", "o", 0, "o", 0), Step("r", "o", 1, "o", 1)))
-    other = Threadblock(0, 0, 0, 0, (Step("r", "o", 0, "o", 0), Step("s", "o", 1, "o", 1)))
-    gpus = (Gpu(0, 1, 2, 0, (block,)), Gpu(1, 1, 2, 0, (other,)))
-    plan = ProgramPlan(Program("gather", "allgather", 2, 1, 2, "Simple", True, False, 0, 2**30, gpus))
-    with LocalGroup(plan) as group:
-        done = group.all_reduce([np.array([1.0, 0.0]), np.array([0.0, 2.0])])
-        assert [list(array) for array in done] == [[1.0, 2.0]] * 2
-        with pytest.raises(InputError, match="3 elements are not a multiple of the program's 2 chunks"):
-            group.executors[0].all_reduce(np.zeros(3))
-
-
-def test_one_executor_a_transport() -> None:
-    built = schedule("ring", 2, 0)
-    assert built is not None
-    with LocalGroup(Plan(built)) as group, pytest.raises(InputError, match="make another transport"):
-        Executor(Plan(built), group.executors[0].transport)
 
 
 def test_a_plan_for_another_number_of_ranks_is_refused() -> None:
