@@ -88,7 +88,9 @@ def test_a_stopped_rank_and_nobody_is_left() -> None:
     for rank in (0, 2, 3):
         assert "collective 2 ended: rank 1 dead or stopped" in outcomes[rank].value, outcomes[rank]
         assert "noticed first: rank" in outcomes[rank].value
-    assert "CollectiveFailed: collective 2 ended: rank 1 dead or stopped" in outcomes[1].value, "it blames the others"
+    text = outcomes[1].value
+    assert text.startswith(("CollectiveFailed: collective 2 ended: ", "CollectiveFailed: collective 2 failed: ")), text
+    assert "rank 1 dead or stopped" in text.split("\n")[0], "it blames the others"
     for pid in seen:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
@@ -212,7 +214,12 @@ def test_a_rank_that_does_not_look_for_messages(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("latecomer.runtime.failures.AWAY_S", 0.5)
     _, executors = local(timeout_s=1.0)
     arrays = executors[1].transport.arrays
-    monkeypatch.setattr(arrays, "reduce", lambda op, a, b, out: time.sleep(2.5) if len(a) > 1 else None)
+    sleeps = [2.5]
+
+    def reduce(op: str, a: Any, b: Any, out: Any) -> None:
+        time.sleep(sleeps.pop() if sleeps and len(a) > 1 else 0)  # the check before the call reduces one element
+
+    monkeypatch.setattr(arrays, "reduce", reduce)
 
     def call(rank: int) -> str:
         with pytest.raises(CollectiveFailed) as caught:
