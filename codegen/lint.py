@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from latecomer.codegen.findings import RUNTIMES, Finding, Findings
+from latecomer.codegen.findings import RULES, RUNTIMES, Finding, Findings
 from latecomer.codegen.msccl_reader import NOT_A_PROGRAM, read_with_notes, respelled
-from latecomer.codegen.msccl_text import LARGEST_FILE
+from latecomer.codegen.msccl_text import LARGEST_FILE, tags
 from latecomer.codegen.msccl_xml import write
 from latecomer.codegen.serves import Call, refusals
 from latecomer.codegen.structure import check_structure
@@ -18,6 +20,11 @@ from latecomer.schedules.errors import InputError
 from latecomer.schedules.program import Program
 
 MAX_FILES = {"msccl": 4, "msccl-executor": 1024, "rccl": 1024}
+"""Files that a runtime loads: of the list that microsoft/msccl is given, of those for one number of ranks elsewhere."""
+SCANS = ("msccl-executor", "rccl")
+"""Runtimes that read a directory of files."""
+MAX_ATTRIBUTES = 16
+"""Of one tag; those after are dropped."""
 FIXED_MAX_BYTES = 2**30
 
 STATE = {
@@ -33,30 +40,54 @@ _MENDED = frozenset(
 )
 """Findings that a repaired copy no longer has."""
 
+_NOT_LOADED, _BODY, _IGNORED = (RULES[code].outcome for code in ("A02", "A15", "L01"))
+_NO_START = "communicator start-up fails"
+_UNPICKED = frozenset({_NOT_LOADED, _BODY, _IGNORED})
+"""Outcomes that keep a file from being picked at all."""
+_REFUSED = frozenset(
+    code for code, rule in RULES.items() if rule.outcome in (_NOT_LOADED, _BODY) and rule.breaks & set(SCANS)
+)
+"""Findings for which a runtime that scans directories gives up start-up, where the first tag can be read."""
+_NO_TAG = frozenset({"X01", "X02", "X04", "X05", "X06"})
+_SCANNED = frozenset(
+    {"nchunksperloop", "nchannels", "ngpus", "coll", "minBytes", "maxBytes", "inplace", "outofplace"}
+)
+_SCANNED_COLLECTIVES = frozenset(
+    {"allreduce", "allgather", "reducescatter", "alltoall", "broadcast", "reduce", "send", "recv", "gather", "scatter",
+     "alltoallv"}
+)
+"""What a directory's scan wants of the first tag."""
+
 
 @dataclass(frozen=True)
 class Answer:
-    """For one file: will it be picked, and the findings; errors are the reasons why not."""
+    """For one file: will it be picked, and the findings; errors are the reasons why not.
+
+    `perhaps`: of several files in a directory that serve the call it is one, and which of them runs is not certain.
+    """
 
     file: str
     picked: bool
     findings: tuple[Finding, ...]
+    perhaps: bool = False
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that are errors."""
+        return [finding for finding in self.findings if finding.severity == "error"]
 
 
 def lint(files: Sequence[Path], call: Call, to: str) -> list[Answer]:
     """One answer per file; of a directory, for all that is in it, since a runtime reads it all.
 
     Raises `InputError` where a path cannot be read. A file is picked if the runtime loads it, its kernels run it,
-    it serves the call, and no file before it serves the call too.
+    it serves the call, and no other file of its directory is in its way.
     """
     goal = target(to)
     answers = []
     for path in files:
         if path.is_dir():
-            inside = sorted(path.iterdir())
-            if not inside:
-                raise InputError(f"{path} is empty; name a directory with MSCCL XML files")
-            answers += _directory(inside, call, goal)
+            answers += _directory(_inside(path), call, goal)
         else:
             answers.append(lint_text(text_of(path), str(path), call, goal))
     return answers
@@ -83,65 +114,154 @@ def lint_text(text: str, source: str, call: Call, goal: Target) -> Answer:
     return Answer(source, not any(f.severity == "error" for f in notes), tuple(notes))
 
 
+def _inside(directory: Path) -> list[Path]:
+    try:
+        inside = sorted(directory.iterdir())
+    except OSError as error:
+        raise InputError(f"cannot read {directory}: {error.strerror}") from error
+    if not inside:
+        raise InputError(f"{directory} is empty; name a directory with MSCCL XML files")
+    return inside
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What is behind a name in a directory.
+
+    Attributes
+    ----------
+    spoils:
+        Why no file beside it can be used, and what comes of that.
+    rival:
+        The runtime loads it and takes it for the call, whatever else is wrong with it.
+    place:
+        It takes one of the places that the runtime has for files.
+    """
+
+    answer: Answer
+    spoils: tuple[str, str] | None = None
+    rival: bool = False
+    place: bool = False
+
+    @property
+    def name(self) -> str:
+        return Path(self.answer.file).name
+
+
 def _directory(inside: Sequence[Path], call: Call, goal: Target) -> list[Answer]:
-    """A stray file stops the scan for all. Of files for the same call one runs: the first, and in which order a scan
-    meets them nobody says, so then no file can count on it; a broken one may be met first as well."""
-    answers: list[Answer] = []
-    stray = None
-    for path in inside:
-        if path.is_dir():
-            continue
-        answer = _stray(path, Findings(str(path), goal.name)) or lint_text(text_of(path), str(path), call, goal)
-        if any(f.code == "L07" for f in answer.findings):
-            stray = stray or path
-        answers.append(answer)
-    rivals = [answer.file for answer in answers if answer.picked or _matches(answer)]
+    """The answers, each in the light of the other files.
+
+    A scan ends at a file whose first tag it cannot read, and start-up fails where the rest of a file for as many
+    ranks is refused. Of files for one call the first runs, which is the first by name in some builds and the first
+    that the file system lists in others. microsoft/msccl scans nothing: it is given a list, and skips what it refuses.
+    """
+    entries = [_entry(path, call, goal) for path in inside]
+    spoilers = [entry for entry in entries if entry.spoils]
+    rivals = [entry for entry in entries if entry.rival]
+    late = _beyond([entry for entry in entries if entry.place], goal)
     result = []
-    for answer in answers:
-        findings = Findings(answer.file, goal.name)
-        others = [file for file in rivals if file != answer.file]
-        if stray is not None and answer.file != str(stray):
-            findings.add("L07", f"the directory also holds {stray.name}, at which the runtime's scan stops")
-        elif stray is None and answer.picked and others:
-            findings.add("L08", f"{others[0]} is for the same calls; the first that the directory's scan meets runs, "
-                         "and its order is not that of the names")
-        picked = answer.picked and stray is None and not findings.found
-        result.append(replace(answer, picked=picked, findings=(*answer.findings, *findings.found)))
+    for entry in entries:
+        answer, findings = entry.answer, Findings(entry.answer.file, goal.name)
+        spoiler = next((other for other in spoilers if other is not entry), None)
+        rival = next((other for other in rivals if other is not entry), None)
+        perhaps = False
+        if spoiler is not None and spoiler.spoils is not None:
+            why, outcome = spoiler.spoils
+            findings.add("L07", f"the directory also holds {spoiler.name}, {why}", outcome=outcome)
+        elif answer.file in late:
+            code, reason, outcome = late[answer.file]
+            findings.add(code, reason, outcome=outcome)
+        elif answer.picked and goal.name == "msccl" and rivals[0] is not entry:
+            findings.add("L08", f"{rivals[0].name}, before it in the order of names, is for the same calls",
+                         outcome="the first of the list runs")
+        elif answer.picked and goal.name != "msccl" and rival is not None:
+            findings.add("L08", f"{rival.name} is for the same calls, and either may be picked: some builds scan in "
+                         "the order of names, others in that of the file system")
+            perhaps = True
+        picked = answer.picked and not findings.found
+        result.append(Answer(answer.file, picked, (*answer.findings, *findings.found), perhaps))
     return result
 
 
-def _matches(answer: Answer) -> bool:
-    """A file that a call selects by its first line, whatever is wrong further down."""
-    return not any(f.severity == "error" and f.code[0] in "LXA" for f in answer.findings)
+def _beyond(placed: Sequence[_Entry], goal: Target) -> dict[str, tuple[str, str, str]]:
+    """Of the files that find no place, which are all where a scan overflows: code, reason and outcome."""
+    most = MAX_FILES.get(goal.name, min(MAX_FILES.values()))
+    if len(placed) <= most:
+        return {}
+    if goal.name in SCANS:
+        reason = f"the directory has {len(placed)} files for as many ranks, and {goal.name} loads at most {most}"
+        return {entry.answer.file: ("L07", reason, _NO_START) for entry in placed}
+    reason = f"it is not among the first {most} in the order of names, and {goal.name} loads no more"
+    return {entry.answer.file: ("L08", reason, _NOT_LOADED) for entry in placed[most:]}
 
 
-def _stray(path: Path, findings: Findings) -> Answer | None:
-    """The answer for a file that is no MSCCL XML at all."""
+def _entry(path: Path, call: Call, goal: Target) -> _Entry:
+    """What `path`, a name in a directory, is to the runtime. Only regular files are opened."""
+    scanned = goal.name != "msccl"
+    stops = ("at which the runtime's scan stops", RULES["L07"].outcome) if scanned else None
+    if not path.is_file() and not path.is_symlink():
+        kind = "a directory" if path.is_dir() else "a pipe, a socket or a device"
+        note = Finding("L07", "note", f"{path.name} is {kind}, no file", "skipped by the runtimes", str(path))
+        return _Entry(Answer(str(path), False, (note,)))
+    findings = Findings(str(path), goal.name)
+    unusable = _unusable(path)
+    if unusable is not None:
+        findings.add("L07", unusable, outcome=None if scanned else "skipped, with a warning")
+        return _Entry(Answer(str(path), False, tuple(findings.found)), stops)
+    text = text_of(path)
+    answer = lint_text(text, str(path), call, goal)
+    ranks = _ranks_scanned(text)
+    if scanned and ranks is None:
+        return _Entry(answer, stops)
+    refused = ranks == call.ranks and any(finding.code in _REFUSED for finding in answer.errors)
+    broken = ("which is for as many ranks and is refused when it is loaded", _NO_START)
+    return _Entry(
+        answer, broken if scanned and refused else None,
+        rival=not any(finding.outcome in _UNPICKED for finding in answer.errors),
+        place=ranks == call.ranks or goal.name not in SCANS,
+    )
+
+
+def _unusable(path: Path) -> str | None:
+    """Why a file in a directory is no program, without reading more of it than that takes."""
     if not path.is_file():
-        findings.add("L07", f"{path.name} is no regular file; the runtime opens everything in its directory")
-        return Answer(str(path), False, tuple(findings.found))
+        return f"{path.name} is a link to no regular file, and the runtime opens it"
     try:
         with open(path, "rb") as file:
-            start = file.read(65536).decode("utf-8", "replace")
+            if b"<algo" not in file.read(65536):
+                return f"{path.name} is not an MSCCL XML; the runtime reads every file in its directory"
+        text_of(path)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    if "<algo" in start:
+        return f"cannot read {path.name}: {error.strerror}"
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _ranks_scanned(text: str) -> int | None:
+    """ngpus in the first tag; None where the scan of a directory cannot read that tag and stops."""
+    try:
+        root = next(tags(text, "file"), None)
+    except InputError:
         return None
-    findings.add("L07", f"{path.name} is not an MSCCL XML; the runtime reads every file in its directory")
-    return Answer(str(path), False, tuple(findings.found))
+    if root is None or any(code in _NO_TAG for code, _ in root.faults):
+        return None
+    read = dict(list(root.attributes.items())[:MAX_ATTRIBUTES])
+    if any(key not in read for key in _SCANNED) or read["coll"] not in _SCANNED_COLLECTIVES:
+        return None
+    try:
+        return int(read["ngpus"], 0)
+    except ValueError:
+        return 0
 
 
 def text_of(path: Path) -> str:
     """What is in the file (`-`: standard input), of which no more is read than a program can have.
 
-    Raises `InputError` naming it.
+    Pipes that somebody writes to are read too. Raises `InputError` naming it.
     """
     try:
-        if str(path) == "-":
-            data = sys.stdin.buffer.read(LARGEST_FILE + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(LARGEST_FILE + 1)
+        data = sys.stdin.buffer.read(LARGEST_FILE + 1) if str(path) == "-" else _bytes_of(path)
         if len(data) > LARGEST_FILE:
             raise InputError(f"{path} has over {LARGEST_FILE // 2**20} MiB; no runtime loads a program that large")
         return data.decode()
@@ -149,6 +269,19 @@ def text_of(path: Path) -> str:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file: byte {error.start} is no UTF-8") from error
+
+
+def _bytes_of(path: Path) -> bytes:
+    # Opening a pipe that nobody writes to would wait for ever, unless it is opened without waiting.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+            raise InputError(f"{path} is a device, not a file; name an MSCCL XML, or - for standard input")
+        os.set_blocking(file.fileno(), True)
+        data = file.read(LARGEST_FILE + 1)
+    if not data and stat.S_ISFIFO(mode):
+        raise InputError(f"{path} is a pipe that nobody writes to; name an MSCCL XML, or - for standard input")
+    return data
 
 
 def fix(text: str, source: str, to: str) -> tuple[str, list[Finding]]:

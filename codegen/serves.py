@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from latecomer.codegen.targets import TARGETS, Target
 from latecomer.schedules.program import Program
-from latecomer.schedules.units import format_size
+from latecomer.schedules.units import count, format_size, format_size_exactly
 
 DEFAULT_MAX_BYTES = 2**27
 """What microsoft/msccl takes where a file has no maxBytes (exclusive)."""
@@ -44,7 +44,7 @@ def serves(program: Program, goal: Target) -> str:
     low, high = size_range(program, goal)
     places = [name for name, on in (("in-place", program.in_place), ("out-of-place", program.out_of_place)) if on]
     sizes = f"{format_size(low)} … {format_size(high)}" if high is not None else f"{format_size(low)} and more"
-    return (f"{' and '.join(places) or 'no'} {program.collective} calls of {program.ranks} ranks, {sizes}, "
+    return (f"{' and '.join(places) or 'no'} {program.collective} calls of {count(program.ranks, 'rank')}, {sizes}, "
             f"whose element count is a multiple of {program.chunks}")
 
 
@@ -52,21 +52,21 @@ def refusals(program: Program, call: Call, goal: Target) -> list[tuple[str, str]
     """(code, reason) for everything that keeps `goal` from picking the program for `call`; empty: it will."""
     found = []
     if program.ranks != call.ranks:
-        found.append(("L01", f"the file is for {program.ranks} ranks, the call has {call.ranks}"))
+        found.append(("L01", f"the file is for {count(program.ranks, 'rank')}, the call has {call.ranks}"))
     if program.collective != call.collective:
         found.append(("L02", f"the file's collective is {program.collective}, the call's {call.collective}"))
     low, high = size_range(program, goal)
     if call.size_bytes < low:
-        found.append(("L03", f"{format_size(call.size_bytes)} is below minBytes, {format_size(low)}"))
+        found.append(("L03", f"{format_size_exactly(call.size_bytes)} is below minBytes, {format_size_exactly(low)}"))
     if high is not None and call.size_bytes > high:
         found.append(("L04", _above(program, call, goal, high)))
-    count, rest = divmod(call.size_bytes, call.element_bytes)
+    elements, rest = divmod(call.size_bytes, call.element_bytes)
     if rest:
         found.append(("L05", f"{call.size_bytes} bytes are no whole number of {call.element_bytes}-byte elements"))
-    elif program.chunks > 0 and count % program.chunks:
-        found.append(("L05", f"{count} elements are not a multiple of nchunksperloop={program.chunks}; the next that "
-                      f"is would be {-(-count // program.chunks) * program.chunks} (pad to it, or choose another "
-                      "number of chunks)"))
+    elif program.chunks > 0 and elements % program.chunks:
+        found.append(("L05", f"{elements} elements are not a multiple of nchunksperloop={program.chunks}; the next "
+                      f"that is would be {-(-elements // program.chunks) * program.chunks} (pad to it, or choose "
+                      "another number of chunks)"))
     found += _placement(program, call, goal)
     return found
 
@@ -80,14 +80,14 @@ def unserved(program: Program, size_bytes: int, goal: Target | None) -> list[str
 
 
 def _above(program: Program, call: Call, goal: Target, high: int) -> str:
-    size = format_size(call.size_bytes)
+    size = format_size_exactly(call.size_bytes)
     if program.max_bytes is None:
         return f"{size} is beyond the 128 MiB that {goal.name} takes where a file has no maxBytes"
     if program.max_bytes == 0:
         return f"maxBytes=0 means never for {goal.name}"
     if call.size_bytes == program.max_bytes:
         return f"{size} is maxBytes itself, which {goal.name} no longer serves; write maxBytes={high + 2}"
-    return f"{size} is above maxBytes={program.max_bytes}"
+    return f"{size} is above maxBytes, {format_size_exactly(program.max_bytes)}"
 
 
 def _placement(program: Program, call: Call, goal: Target) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from latecomer.schedules.errors import InputError
+from latecomer.schedules.faults import in_words
 from latecomer.schedules.units import MAX_TIME_US, format_time, parse_time
 
 FORMAT: Final = "latecomer.arrivals/1"
@@ -190,7 +191,7 @@ class ArrivalProfile(BaseModel):
             samples = tuple(tuple(_time_us(time) for time in _row(row)) for row in rows)
             return cls(ranks=ranks if ranks is not None else len(samples[0]) if samples else 0, samples=samples)
         except ValidationError as error:
-            raise InputError(f"{source}: {error.errors()[0]['msg']}") from error
+            raise InputError(in_words(error, source, "arrivals")) from error
         except InputError as error:
             raise InputError(f"{source}: {error}") from error
 

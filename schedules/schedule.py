@@ -31,6 +31,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from latecomer.schedules.chunks import Chunks
 from latecomer.schedules.errors import InputError
+from latecomer.schedules.faults import in_words
 from latecomer.schedules.pattern import Pattern
 from latecomer.schedules.transfers import Transfers
 
@@ -93,43 +94,50 @@ def _read_transfers(value: Any) -> Transfers:
     if isinstance(value, Transfers):
         return value
     if not isinstance(value, list):
-        raise ValueError("transfers must be a list of groups")
+        raise ValueError("should be a list of groups")
     parts = [_read_group(i, group) for i, group in enumerate(value)]
     if not parts:
         return Transfers.of(*([[]] * 8))
     return Transfers.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
+_SINGLE = ("round", "op", "phase")
 _LISTS = ("src", "dst", "chunk", "src_slot", "dst_slot")
+"""The fields of a group; the slots may be left out."""
 
 
 def _read_group(index: int, group: Any) -> list[Any]:
     try:
-        surplus = set(group) - {"round", "op", "phase", *_LISTS}
+        if not isinstance(group, dict):
+            raise ValueError("it should be an object with round, op, phase, src, dst and chunk")
+        surplus, absent = set(group) - {*_SINGLE, *_LISTS}, {*_SINGLE, *_LISTS[:3]} - set(group)
         if surplus:
             raise ValueError(f"it has the unknown field {min(surplus)!r}")
-        single = {"round": group["round"], "reduce": {"copy": 0, "reduce": 1}[group["op"]], "phase": group["phase"]}
-        rows = {name: _numbers(group[name]) for name in ("src", "dst", "chunk")}
+        if absent:
+            raise ValueError(f"it has no field {min(absent)!r}")
+        if group["op"] not in ("copy", "reduce"):
+            raise ValueError(f"op should be 'copy' or 'reduce', not {group['op']!r:.40}")
+        single = {"round": group["round"], "reduce": int(group["op"] == "reduce"), "phase": group["phase"]}
+        rows = {name: _numbers(name, group[name]) for name in ("src", "dst", "chunk")}
         length = len(rows["src"])
-        rows |= {name: _numbers(group.get(name, [0] * length)) for name in ("src_slot", "dst_slot")}
-        rows |= {name: np.full(length, _numbers([value])[0], np.int32) for name, value in single.items()}
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"transfers[{index}] is not a group of transfers ({error})") from error
-    if len({len(column) for column in rows.values()}) != 1:
-        raise ValueError(f"transfers[{index}]: src, dst and chunk must be lists of the same length")
+        rows |= {name: _numbers(name, group.get(name, [0] * length)) for name in ("src_slot", "dst_slot")}
+        rows |= {name: np.full(length, _numbers(name, [value])[0], np.int32) for name, value in single.items()}
+        if len({len(column) for column in rows.values()}) != 1:
+            raise ValueError("its lists must have the same length")
+    except ValueError as error:
+        raise ValueError(f"group {index}: {error}") from error
     return [rows[name] for name in ("round", "src", "dst", "chunk", "reduce", "phase", "src_slot", "dst_slot")]
 
 
-def _numbers(values: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """A list of whole numbers below 2^31 as a column; anything else is refused, not rounded."""
+def _numbers(name: str, values: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """The list called `name`, of whole numbers below 2^31, as a column; anything else is refused, not rounded."""
     if not isinstance(values, list):
-        raise ValueError(f"{values!r} is not a list")
-    column = np.asarray(values if values else np.zeros(0, np.int64))
-    if column.dtype.kind != "i" or column.ndim != 1 or any(type(value) is bool for value in values):
-        raise ValueError("it holds something else than whole numbers")
-    if len(values) and (column.min() < -(2**31) or column.max() >= 2**31):
-        raise ValueError("a number in it is out of range")
-    return column.astype(np.int32)
+        raise ValueError(f"{name} should be a list, not {values!r:.40}")
+    if not all(type(value) is int for value in values):
+        raise ValueError(f"{name} holds something else than whole numbers")
+    if values and not -(2**31) <= min(values) <= max(values) < 2**31:
+        raise ValueError(f"{name} holds a number that is out of range")
+    return np.array(values, np.int32)
 
 
 def _write_transfers(transfers: Transfers) -> list[dict[str, Any]]:
@@ -319,20 +327,20 @@ class Schedule(BaseModel):
 
     @classmethod
     def from_json(cls, text: str, source: str = "schedule") -> Schedule:
-        """Read what `to_json` wrote. Raises `InputError` naming `source` and the first field that is wrong."""
+        """Read what `to_json` wrote. Raises `InputError` naming `source` and every field that is wrong."""
         try:
             data = json.loads(text, object_pairs_hook=_without_repeats)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{source}: not JSON, or cut off ({error})") from error
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else None
             raise InputError(f'{source}: not a latecomer schedule: "format" should be {FORMAT!r}, found {found!r}')
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "schedule"
-            raise InputError(f"{source}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
+            raise InputError(in_words(error, source, "schedule")) from error
 
     def __str__(self) -> str:
         from latecomer.schedules.table import table
@@ -344,7 +352,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the field {next(n for n in names if names.count(n) > 1)!r} appears twice")
+        raise InputError(f"the field {next(n for n in names if names.count(n) > 1)!r} appears twice")
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from latecomer.schedules.schedule import Certificate, Schedule
 from latecomer.schedules.transfers import ACCUMULATOR, Transfers
-from latecomer.schedules.units import format_size, format_time
+from latecomer.schedules.units import count, format_size, format_time
 
 WIDTH = 118
 
@@ -23,7 +23,7 @@ def table(schedule: Schedule, *, max_rounds: int | None = None) -> str:
     if max_rounds is not None and len(rounds) > max_rounds:
         rounds = [
             *rounds[: max_rounds // 2],
-            f"  … {len(rounds) - max_rounds} rounds …",
+            f"  … {count(len(rounds) - max_rounds, 'round')} …",
             *rounds[-((max_rounds + 1) // 2) :],
         ]
     lines += rounds
@@ -32,7 +32,7 @@ def table(schedule: Schedule, *, max_rounds: int | None = None) -> str:
         lines += [
             "",
             f"then one of {len(schedule.branches)} branches, by the number of pre-work rounds started "
-            f"when the late rank arrives ({rows} transfers in all)",
+            f"when the late rank arrives ({count(rows, 'transfer')} in all)",
         ]
     return "\n".join(lines) + "\n"
 
@@ -44,13 +44,13 @@ def _heading(schedule: Schedule) -> Iterator[str]:
         who = "whoever is last"
     yield (
         f"{schedule.provenance.algorithm}: {schedule.collective}, {schedule.ranks} ranks, {who}, "
-        f"{len(schedule.chunks)} chunks, {schedule.ports} ports"
+        f"{count(len(schedule.chunks), 'chunk')}, {schedule.ports} ports"
     )
     for kind in ("prework", "completion", "synchronous"):
         rows = schedule.transfers.where(schedule.kinds() == kind)
         if len(rows):
             title = {"prework": "pre-work", "completion": "completion", "synchronous": "all ranks together"}[kind]
-            yield f"  {title}: {len(np.unique(rows.round))} rounds, {len(rows)} transfers"
+            yield f"  {title}: {count(len(np.unique(rows.round)), 'round')}, {count(len(rows), 'transfer')}"
 
 
 def _certificate(certificate: Certificate | None) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _certificate(certificate: Certificate | None) -> Iterator[str]:
     bound = (
         "" if certificate.bound_rounds is None else f" (no one-port schedule has fewer than {certificate.bound_rounds})"
     )
-    yield f"  after the last arrival: {certificate.rounds} rounds{bound}"
+    yield f"  after the last arrival: {count(certificate.rounds, 'round')}{bound}"
     gap = "" if certificate.gap is None else f", {certificate.gap:.1%} above the bandwidth bound"
     yield (
         f"  {format_size(certificate.size_bytes)}: {format_time(certificate.time_us)}{gap}"

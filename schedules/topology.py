@@ -29,6 +29,7 @@ from pydantic import (
 )
 
 from latecomer.schedules.errors import NotApplicable, TopologyError
+from latecomer.schedules.faults import in_words
 from latecomer.schedules.routes import routes_from
 from latecomer.schedules.schedule import PortModel
 from latecomer.schedules.units import MAX_RATE_GBS, MAX_TIME_US, MIN_RATE_GBS, format_rate, format_time
@@ -435,8 +436,7 @@ class Topology(BaseModel):
 
     @classmethod
     def from_json(cls, text: str, source: str = "topology") -> Topology:
-        """Read what `to_json` wrote. Raises `TopologyError` naming `source` and the first thing that is
-        wrong."""
+        """Read what `to_json` wrote. Raises `TopologyError` naming `source` and what is wrong."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -447,9 +447,7 @@ class Topology(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "topology"
-            raise TopologyError(f"{source}: {where}: {first['msg']}") from error
+            raise TopologyError(in_words(error, source, "topology")) from error
         except TopologyError as error:
             raise TopologyError(f"{source}: {error}") from error
 
@@ -464,7 +462,8 @@ class Topology(BaseModel):
             pair, gpu = format_rate(self.pair_gbs(0, 1)), format_rate(self.out_gbs(0))
             shape = f"full mesh, {pair} per pair, {gpu} per GPU and direction"
         else:
-            switches = f"{len(self.switches)} switches and " if self.switches else ""
+            number = len(self.switches)
+            switches = f"{number} switch{'es' if number > 1 else ''} and " if number else ""
             shape = f"a graph with {switches}{len(self.links)} links"
         alpha = format_time(self.alpha_us)
         return f"{self.name}: {self.ranks} GPUs, {shape}, α {alpha}, {self.ports} ports"

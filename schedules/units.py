@@ -118,6 +118,14 @@ def format_size(size_bytes: int) -> str:
     return f"{_short(float(value))} {unit}"
 
 
+def format_size_exactly(size_bytes: int) -> str:
+    """`format_size`, with the bytes where that is rounded: 1048577 → `1 MiB (1048577 bytes)`."""
+    short = format_size(size_bytes)
+    value, unit = short.split()
+    exact = Fraction(value) * _SIZE[unit.lower()] == size_bytes
+    return short if exact else f"{short} ({size_bytes} bytes)"
+
+
 def format_time(time_us: float) -> str:
     """`time_us` with a unit that suits it: 2884.3 → `2.884 ms`."""
     if abs(time_us) >= 1e6:
@@ -130,6 +138,11 @@ def format_time(time_us: float) -> str:
 def format_rate(rate_gbs: float) -> str:
     """`rate_gbs` in GB/s: 450.0 → `450 GB/s`."""
     return f"{_short(rate_gbs)} GB/s"
+
+
+def count(number: int, noun: str) -> str:
+    """`number` of `noun`, which takes an s: `1 chunk`, `2 chunks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _short(value: float) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from latecomer.schedules.errors import InputError
+from latecomer.schedules.errors import InputError, LatecomerError
 
 if TYPE_CHECKING:
     from latecomer.schedules.program import Program
@@ -41,6 +43,18 @@ def load_artifact(path: str) -> Artifact:
     if not start.startswith(("<", "{", "[")):
         raise InputError(f"{name} is neither a schedule (JSON, from `latecomer synth -o`) nor an MSCCL program (XML)")
     return Artifact(name, text, start.startswith("<"))
+
+
+@contextlib.contextmanager
+def said_of(file: str) -> Iterator[None]:
+    """Errors within name the file that they are about (`-`: standard input)."""
+    name = "standard input" if file == "-" else file
+    try:
+        yield
+    except LatecomerError as error:
+        if not str(error).startswith((f"{name}:", f"{name} ")):
+            error.args = (f"{name}: {error}",)
+        raise
 
 
 def load_schedule(path: str, command: str) -> Schedule:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from latecomer.cli.output import echo_facts, echo_json, warn
-from latecomer.schedules.units import format_rate, format_size, format_time, parse_size
+from latecomer.schedules.units import count, format_rate, format_size, format_time, parse_size
 
 
 @click.command("calibrate")
@@ -41,7 +41,7 @@ def command(file: str, as_json: bool) -> None:
             ("rate", f"{format_rate(found.rate_gbs)} per port and direction"),
             ("message", f"{format_time(found.message_latency_us)} each"),
             ("round", f"{format_time(found.round_latency_us)} each"),
-            ("fit", f"{found.rows} measurements, {found.median_error:.1%} off in the median, "
+            ("fit", f"{count(found.rows, 'measurement')}, {found.median_error:.1%} off in the median, "
                     f"{found.largest_error:.1%} at most"),
             ("", ""),
             ("next", _next(flags, ranks, rows)),

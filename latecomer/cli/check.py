@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from latecomer.cli.artifacts import Artifact, load_artifact
+from latecomer.cli.artifacts import Artifact, load_artifact, said_of
 from latecomer.cli.options import reads
 from latecomer.cli.output import echo_facts, echo_json, keep_input, working, write_file, write_sarif
 from latecomer.schedules.errors import IncorrectSchedule, InputError
-from latecomer.schedules.units import parse_size
+from latecomer.schedules.units import count, parse_size
 
 _PROVEN = "every contribution is in every result exactly once, whatever the timing"
 
@@ -34,7 +34,8 @@ def command(
 ) -> None:
     """Prove that the schedule (.json) or MSCCL program (.xml) in FILE computes its collective.
 
-    Exits 0 when it does, and 1, saying where it goes wrong, when it does not.
+    Exits 0 when it does, and 1, saying where it goes wrong, when it does not. Of a custom collective no result is
+    judged, since the format does not say what it should be: that it ends, without a race, is what is proven.
     """
     for output in (shrink, sarif):
         keep_input(file, output)
@@ -58,7 +59,8 @@ def _schedule(artifact: Artifact, as_json: bool) -> bool:
 
     schedule = artifact.schedule()
     try:
-        report = check(schedule)
+        with said_of(artifact.name):
+            report = check(schedule)
     except IncorrectSchedule as error:
         if not as_json:
             raise
@@ -94,14 +96,17 @@ def _program(artifact: Artifact, target: str | None, size: int | None, as_json: 
     for finding in report.findings:
         click.echo(str(finding), err=finding.severity == "error")
     if not report.correct:
-        number = len(report.errors)
-        click.echo(f"error: {artifact.name} is not correct: {number} error{'s' if number > 1 else ''}", err=True)
+        click.echo(f"error: {artifact.name} is not correct: {count(len(report.errors), 'error')}", err=True)
         return False
-    proven = _PROVEN if report.facts["collective"] == "allreduce" else "right on all ranks, whatever the timing"
-    if not report.facts.get("result_judged", True):
-        proven = "no deadlock and no race; what a custom collective should compute the file does not say"
-    echo_facts([("correct", proven), *_words(report.facts)])
+    echo_facts([*_proven(report.facts), *_words(report.facts)])
     return True
+
+
+def _proven(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    if not facts.get("result_judged", facts["collective"] != "custom"):
+        return [("proven", "well formed, no deadlock and no race, whatever the timing"),
+                ("not judged", "the result: what a custom collective should compute the format does not say")]
+    return [("correct", _PROVEN if facts["collective"] == "allreduce" else "right on all ranks, whatever the timing")]
 
 
 def _shrink(artifact: Artifact, target: str | None, size: int | None, output: str) -> None:
@@ -116,7 +121,8 @@ def _shrink(artifact: Artifact, target: str | None, size: int | None, output: st
         small = shrink(msccl_xml.read(artifact.text, artifact.name), code, target)
     write_file(output, msccl_xml.write(small, target or "msccl-executor"))
     steps = sum(1 for _ in small.steps())
-    click.echo(f"wrote {output}: {code} with {small.ranks} ranks and {steps} steps", err=True)
+    left = f"{count(small.ranks, 'rank')} and {count(steps, 'step')}"
+    click.echo(f"wrote {output}: {code} with {left}", err=True)
 
 
 def _words(facts: dict[str, Any]) -> list[tuple[str, str]]:

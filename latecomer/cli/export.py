@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from latecomer.cli.artifacts import load_schedule
+from latecomer.cli.artifacts import load_schedule, said_of
 from latecomer.cli.export_directory import export_directory
 from latecomer.cli.options import output_option, parse_sizes, reads
 from latecomer.cli.output import echo_facts, keep_input, warn, working, write_file
-from latecomer.schedules.units import format_size, parse_size
+from latecomer.schedules.units import count, format_size, format_size_exactly, parse_size
 
 if TYPE_CHECKING:
     from latecomer.codegen.lower import Options
@@ -59,7 +59,7 @@ def command(
             )
         if output in (None, "-"):
             raise click.UsageError("a CUDA/NCCL project is a directory: name it with -o DIR")
-        _export_project(load_schedule(file, "export"), output)
+        _export_project(load_schedule(file, "export"), file, output)
         return
     if to not in TARGETS:
         raise click.UsageError(f"no target is called {to!r}; there are {', '.join(sorted(TARGETS))}, and nccl")
@@ -69,8 +69,7 @@ def command(
             raise click.UsageError("the plans of a set have their own sizes: drop the options that give some")
         with working("compiling and proving"):
             files = export_directory(file, output, goal, placement == "in")
-        count = f"{len(files)} file{'s' if len(files) > 1 else ''}"
-        echo_facts([("wrote", f"{count} to {output} for {goal.name}, each read back and proven"),
+        echo_facts([("wrote", f"{count(len(files), 'file')} to {output} for {goal.name}, each read back and proven"),
                     *((os.path.basename(path), _serves(program)) for path, program in files),
                     ("load", LOADING[goal.name])])
         return
@@ -81,8 +80,9 @@ def command(
 
         schedule = fitting(schedule, *for_sizes, max(_ELEMENT_BYTES.values()))
         min_bytes, max_bytes = min_bytes or for_sizes[0], max_bytes or for_sizes[1]
-    with working("compiling and proving"):
-        program, text = compile_schedule(schedule, goal.name, _options(schedule, placement, min_bytes, max_bytes))
+    options = _options(schedule, placement, min_bytes, max_bytes)
+    with working("compiling and proving"), said_of(file):
+        program, text = compile_schedule(schedule, goal.name, options)
     for message in _unserved(schedule, program):
         warn(message)
     if output in (None, "-"):
@@ -100,21 +100,22 @@ def command(
     )
 
 
-def _export_project(schedule: Schedule, directory: str) -> None:
+def _export_project(schedule: Schedule, file: str, directory: str) -> None:
     """Prove the schedule and write its CUDA/NCCL project, with the baselines that serve its number of ranks."""
     from latecomer.codegen.nccl_program import summary, write_project
     from latecomer.schedules.check import check
     from latecomer.schedules.errors import NotApplicable
     from latecomer.synth.algorithms import ring, stragglar
 
-    check(schedule)
+    with said_of(file):
+        check(schedule)
     baselines = {"ring": ring.schedule(schedule.ranks, None)}
     with contextlib.suppress(NotApplicable):
         baselines["stragglar"] = stragglar.schedule(schedule.ranks, None)
     files = write_project(schedule, directory, baselines=baselines)
     echo_facts(
         [
-            ("wrote", f"{len(files)} files to {directory}: {summary(schedule)}"),
+            ("wrote", f"{count(len(files), 'file')} to {directory}: {summary(schedule)}"),
             ("beside it", f"{' and '.join(baselines)} for the benchmark"),
             ("next", f"{directory}/README.md says how to build and run it"),
         ]
@@ -125,22 +126,22 @@ def _options(schedule: Schedule, placement: str, min_bytes: int | None, max_byte
     from latecomer.codegen.lower import LARGEST_BYTES, Options
 
     planned_for = schedule.certificate.size_bytes if schedule.certificate else 0
-    return Options(
-        in_place=placement == "in",
-        out_of_place=placement == "out",
-        min_bytes=min_bytes or 0,
-        max_bytes=max_bytes or max(LARGEST_BYTES, planned_for),
-    )
+    low, high = min_bytes or 0, max_bytes or max(LARGEST_BYTES, planned_for)
+    if low > high:
+        smaller, larger = format_size_exactly(low), format_size_exactly(high)
+        default = "" if max_bytes else ", which holds without one"
+        raise click.UsageError(f"--min-bytes {smaller} is above --max-bytes {larger}{default}: no message is served")
+    return Options(in_place=placement == "in", out_of_place=placement == "out", min_bytes=low, max_bytes=high)
 
 
 def _shape(program: Program) -> str:
     blocks = max(len(gpu.threadblocks) for gpu in program.gpus)
     steps = max(len(block.steps) for gpu in program.gpus for block in gpu.threadblocks)
     scratch = max(gpu.s_chunks for gpu in program.gpus)
-    channels = f"{program.channels} channel{'s' if program.channels > 1 else ''}"
     return (
-        f"{program.ranks} gpus, at most {blocks} threadblocks on one, {channels}, at most {steps} "
-        f"steps in a threadblock, {scratch} of {program.chunks} chunks of scratch"
+        f"{count(program.ranks, 'gpu')}, at most {count(blocks, 'threadblock')} on one, "
+        f"{count(program.channels, 'channel')}, at most {count(steps, 'step')} in a threadblock, "
+        f"{scratch} of {count(program.chunks, 'chunk')} of scratch"
     )
 
 

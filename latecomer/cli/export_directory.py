@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from latecomer.cli.artifacts import load_schedule
+from latecomer.cli.artifacts import load_schedule, said_of
 from latecomer.cli.output import write_file
 from latecomer.schedules.errors import InputError, LimitExceeded
 
@@ -49,7 +49,10 @@ def export_directory(plans: str, output: str | None, goal: Target, in_place: boo
                              "these are plans of several sets, and a runtime would take the first that fits")
         before = high
         options = Options(in_place=in_place, out_of_place=not in_place, min_bytes=low, max_bytes=high)
-        program, text = compile_schedule(load_schedule(os.path.join(plans, name), "export"), goal.name, options)
+        plan = os.path.join(plans, name)
+        schedule = load_schedule(plan, "export")
+        with said_of(plan):
+            program, text = compile_schedule(schedule, goal.name, options)
         made.append((os.path.join(output, name.removesuffix(".json") + ".xml"), program, text))
     os.makedirs(output, exist_ok=True)
     for path, _, text in made:

@@ -98,11 +98,19 @@ def command(
 def _say(path: Path, answers: Sequence[Answer], target: str) -> None:
     """The verdict on a path, and on each file where it is a directory."""
     if path.is_dir():
-        chosen = next((answer.file for answer in answers if answer.picked), None)
-        verdict = f"yes, {target} runs {chosen}" if chosen else f"no, {target} runs none of it"
-        echo_facts([(str(path), f"{verdict} for this call")])
+        echo_facts([(str(path), f"{_of_directory(answers, target)} for this call")])
     for answer in answers:
-        verdict = f"yes, {target} runs it" if answer.picked else f"no, {target} does not run it"
+        sure = f"yes, {target} runs it" if answer.picked else f"no, {target} does not run it"
+        verdict = f"uncertain, {target} may run it" if answer.perhaps else sure
         echo_facts([(answer.file, f"{verdict} for this call")])
         for finding in answer.findings:
             click.echo(f"  {finding}")
+
+
+def _of_directory(answers: Sequence[Answer], target: str) -> str:
+    chosen = next((answer.file for answer in answers if answer.picked), None)
+    if chosen is not None:
+        return f"yes, {target} runs {chosen}"
+    if any(answer.perhaps for answer in answers):
+        return f"uncertain, of several files that serve it {target} may run any"
+    return f"no, {target} runs none of it"

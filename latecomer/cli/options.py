@@ -5,6 +5,7 @@ Modules that cost time to import are imported where they are used, so that `--he
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 
 Function = Callable[..., Any]
+
+_SWITCH_WORDS = ("shared", "exclusive")
+"""What may follow a switch's rate, beside a latency."""
 
 
 def reads(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -169,7 +173,19 @@ def _with(options: tuple[Callable[[Function], Function], ...], function: Functio
 def _topology(spec: str, gpu: str | None, link_rate: float | None, alpha: float | None) -> Topology:
     from latecomer.synth.sources.spec import load_topology
 
-    topology = load_topology(spec, gpu=gpu, link_rate_gbs=link_rate, alpha_us=alpha)
+    try:
+        topology = load_topology(spec, gpu=gpu, link_rate_gbs=link_rate, alpha_us=alpha)
+    except InputError as error:
+        odd = [word.strip() for word in spec.split(",")[1:] if word.strip()[:1].isalpha()]
+        odd = [word for word in odd if word not in _SWITCH_WORDS] if spec.strip().startswith("switch:") else []
+        if not odd:
+            raise
+        near = difflib.get_close_matches(odd[0].lower(), _SWITCH_WORDS, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise InputError(
+            f"{spec!r}: {odd[0]!r} is not an option of a switch; after the rate may come a latency (3us), and "
+            f"{' or '.join(_SWITCH_WORDS)}.{hint}"
+        ) from error
     for warning in topology.warnings:
         warn(warning)
     return topology

@@ -9,6 +9,7 @@ import click
 from latecomer.cli.artifacts import load_artifact
 from latecomer.cli.options import output_option
 from latecomer.cli.output import keep_input, write_file
+from latecomer.schedules.units import count
 
 if TYPE_CHECKING:
     from latecomer.schedules.program import Program, Step, Threadblock
@@ -34,8 +35,9 @@ def program_table(program: Program) -> str:
     """A line per step, with what it waits for and whether it tells that it is done."""
     calls = [word for word, served in (("in", program.in_place), ("out of", program.out_of_place)) if served]
     lines = [
-        f"{program.name or 'no name'}: {program.collective}, {program.ranks} ranks, {program.chunks} chunks, "
-        f"{program.channels} channels, {program.protocol}, {' and '.join(calls) or 'neither in nor out of'} place"
+        f"{program.name or 'no name'}: {program.collective}, {count(program.ranks, 'rank')}, "
+        f"{count(program.chunks, 'chunk')}, {count(program.channels, 'channel')}, {program.protocol}, "
+        f"{' and '.join(calls) or 'neither in nor out of'} place"
     ]
     for gpu in program.gpus:
         lines += ["", f"gpu {gpu.id}: chunks: input {gpu.i_chunks}, output {gpu.o_chunks}, scratch {gpu.s_chunks}"]

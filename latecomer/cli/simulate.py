@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from latecomer.cli.artifacts import load_schedule
+from latecomer.cli.artifacts import load_schedule, said_of
 from latecomer.cli.options import question_options
 from latecomer.cli.output import echo_facts, echo_json, table, warn
 from latecomer.cli.synth import bound_line
-from latecomer.schedules.units import format_time
+from latecomer.schedules.units import count, format_time
 
 if TYPE_CHECKING:
     from latecomer.schedules.schedule import Schedule
@@ -34,7 +34,8 @@ def command(file: str, question: Question, as_json: bool) -> None:
     from latecomer.schedules.check import check
 
     schedule = load_schedule(file, "simulate")
-    check(schedule)
+    with said_of(file):
+        check(schedule)
     for difference in _differs(schedule, question):
         warn(difference)
     run, found = question.simulate(schedule), question.bounds()
@@ -44,7 +45,7 @@ def command(file: str, question: Question, as_json: bool) -> None:
         costs = {"bound_us": found.bound_us, "bound_latency_us": found.bound_latency_us, "gap": gap}
         echo_json(_summary(run, question) | costs | _details(run))
         return
-    counts = f"{len(schedule.chunks)} chunks, {len(run.messages)} messages"
+    counts = f"{count(len(schedule.chunks), 'chunk')}, {count(len(run.messages), 'message')}"
     prework = f"done {format_time(run.prework_us)} after the first arrival" if run.prework_us else "none"
     echo_facts(
         [

@@ -10,7 +10,7 @@ import click
 from latecomer.cli.options import chunks_option, output_option, question_options, sizes_option
 from latecomer.cli.output import echo_facts, echo_json, table, working, write_file
 from latecomer.schedules.errors import InputError
-from latecomer.schedules.units import format_size, format_time
+from latecomer.schedules.units import count, format_size, format_time
 
 if TYPE_CHECKING:
     from latecomer.schedules.schedule import Certificate, Schedule
@@ -107,7 +107,7 @@ def _asked_for(
                 f"{case.alpha_factor:g}",
                 f"{case.beta_factor:g}",
                 format_time(case.time_us),
-                f"{case.best}, {_count(case.best_chunks, 'chunk')}",
+                f"{case.best}, {count(case.best_chunks, 'chunk')}",
                 f"{case.regret:.1%}",
                 "–" if case.gain is None else f"{case.gain:.2f}",
             )
@@ -163,7 +163,7 @@ def _plan_set(
         )
     click.echo(table(("message per GPU", "algorithm", "chunks", "rounds", "time at its smallest", "÷ bound"), rows))
     if output:
-        click.echo(f"\nwrote {len(plans)} plans to {output}")
+        click.echo(f"\nwrote {count(len(plans), 'plan')} to {output}")
 
 
 def _plan_facts(plan: Plan, file: str | None) -> dict[str, Any]:
@@ -195,13 +195,13 @@ def _print(schedule: Schedule, question: Question, output: str | None) -> None:
     certificate = _certificate(schedule)
     late = not question.arrivals.is_synchronous
     after = " after the last arrival" if late else ""
-    rounds = f"{certificate.rounds} rounds{after}"
+    rounds = f"{count(certificate.rounds, 'round')}{after}"
     if certificate.bound_rounds is not None:
         rounds += f" (bound {certificate.bound_rounds})"
     facts = [
         ("understood", str(question)),
         ("", ""),
-        ("algorithm", f"{schedule.provenance.algorithm}, {_count(len(schedule.chunks), 'chunk')}, {rounds}"),
+        ("algorithm", f"{schedule.provenance.algorithm}, {count(len(schedule.chunks), 'chunk')}, {rounds}"),
         ("time", f"{format_time(certificate.time_us)}{after}"),
         ("bound", bound_line(certificate.bound_us, certificate.bound_latency_us, certificate.time_us)),
     ]
@@ -259,11 +259,6 @@ def bound_line(bound_us: float, bound_latency_us: float, time_us: float) -> str:
 def _certificate(schedule: Schedule) -> Certificate:
     assert schedule.certificate is not None, "synthesize certifies what it returns"
     return schedule.certificate
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
 
 def _stem(path: str) -> str:
     return path.removesuffix(".json")

@@ -95,6 +95,36 @@ def test_check_says_no(run: Run, program: str, tmp_path: Path) -> None:
     assert json.loads(found.stdout)["correct"] is False
 
 
+@pytest.mark.parametrize("coll", ["custom", "send", "recv", "gather", "scatter", "alltoallv"])
+def test_what_a_custom_collective_computes_is_not_judged(
+    coll: str, run: Run, program: str, tmp_path: Path
+) -> None:
+    text = (tmp_path / program).read_text().replace('coll="allreduce"', f'coll="{coll}"')
+    (tmp_path / "odd.xml").write_text(text)
+    found = run("check", "odd.xml")
+    assert found.exit_code == 0
+    lines = [line for line in found.stdout.splitlines() if not line.startswith("odd.xml:")]
+    assert lines[0].split(maxsplit=1) == ["proven", "well formed, no deadlock and no race, whatever the timing"]
+    assert lines[1].startswith("not judged ")
+    assert lines[1].endswith("the result: what a custom collective should compute the format does not say")
+    assert not any(line.startswith("correct") or "on all ranks" in line for line in lines)
+    assert json.loads(run("check", "odd.xml", "--json").stdout)["result_judged"] is False
+    assert "result_judged" not in json.loads(run("check", program, "--json").stdout)
+
+
+def test_one_of_a_kind_has_no_s(run: Run, plan: str) -> None:
+    question = ("--topology", "switch:2@50GB/s", "--size", "1KiB", "--late", "1", "--delay", "1ms")
+    made = run("synth", *question, "--algorithm", "direct", "--chunks", "1", "-o", "one.json")
+    assert "direct, 1 chunk, 1 round after the last arrival" in made.stdout
+    shown = run("show", "one.json").stdout
+    assert "2 ranks, late rank 1, 1 chunk, " in shown
+    assert "completion: 1 round, 2 transfers" in shown
+    assert "direct, 1 chunk, 2 messages" in run("simulate", "one.json", *question).stdout
+    said = run("export", "one.json", "--to", "msccl", "-o", "one.xml").stdout
+    assert "at most 2 threadblocks on one, 1 channel, at most 2 steps in a threadblock, 1 of 1 chunk of scratch" in said
+    assert "2 ranks, 1 chunk, 1 channel, Simple" in run("show", "one.xml").stdout
+
+
 def test_a_program_is_no_schedule(refused: Callable[..., str], program: str) -> None:
     message = "plan.xml is a program; `latecomer export` takes a schedule, the JSON of `latecomer synth -o`"
     assert message in refused("export", program, "--to", "msccl-executor", "-o", "again.xml")
@@ -108,7 +138,12 @@ def test_a_program_is_no_schedule(refused: Callable[..., str], program: str) -> 
         (["--to", "mscll"], "no target is called 'mscll'; there are msccl"),
         ([], "Missing option '--to'"),
         (["--to", "msccl-executor", "--max-bytes", "0"], "'--max-bytes': size '0'"),
-        (["--to", "msccl-executor", "--min-bytes", "2GiB", "--max-bytes", "1GiB"], "is empty"),
+        (["--to", "msccl-executor", "--min-bytes", "2GiB", "--max-bytes", "1GiB"],
+         "--min-bytes 2 GiB is above --max-bytes 1 GiB: no message is served"),
+        (["--to", "msccl", "--min-bytes", "1048577", "--max-bytes", "1MiB"],
+         "--min-bytes 1 MiB (1048577 bytes) is above --max-bytes 1 MiB: no message is served"),
+        (["--to", "msccl", "--min-bytes", "2GiB"],
+         "--min-bytes 2 GiB is above --max-bytes 1 GiB, which holds without one: no message is served"),
         (["--to", "msccl-executor", "-o", "nowhere/plan.xml"], "cannot write nowhere/plan.xml"),
         (["--to", "msccl-executor", "-o", "."], "cannot write .: it is a directory"),
     ],

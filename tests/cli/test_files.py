@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from latecomer.schedules.schedule import Schedule
+from latecomer.schedules.topology import Topology
 from latecomer.schedules.transfers import Transfers
 from latecomer.synth.algorithms import ring
 
@@ -43,7 +44,7 @@ def test_check_says_no(run: Run, wrong_file: str) -> None:
     result = run("check", wrong_file)
     assert result.exit_code == 1
     assert result.stdout == ""
-    assert result.stderr.startswith("error: rank 0, chunk ")
+    assert result.stderr.startswith("error: wrong.json: rank 0, chunk ")
     assert "is missing" in result.stderr
     result = run("check", wrong_file, "--json")
     assert result.exit_code == 1
@@ -53,7 +54,24 @@ def test_check_says_no(run: Run, wrong_file: str) -> None:
 def test_simulate_proves_first(run: Run, wrong_file: str) -> None:
     result = run("simulate", wrong_file, "--topology", "switch:4@50GB/s", "--size", "1MB")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: rank 0, chunk ")
+    assert result.stderr.startswith("error: wrong.json: rank 0, chunk ")
+
+
+@pytest.mark.parametrize("to", ["msccl", "nccl"])
+def test_export_names_the_file_that_is_wrong(run: Run, wrong_file: str, tmp_path: Path, to: str) -> None:
+    result = run("export", wrong_file, "--to", to, "-o", "out")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: wrong.json: rank 0, chunk ")
+    (tmp_path / "plans").mkdir()
+    (tmp_path / wrong_file).rename(tmp_path / "plans" / "0001-1024-ring.json")
+    if to != "nccl":
+        result = run("export", "plans", "--to", to, "-o", "out")
+        assert result.stderr.startswith("error: plans/0001-1024-ring.json: rank 0, chunk ")
+
+
+def test_standard_input_has_a_name_too(run: Run, wrong_file: str, tmp_path: Path) -> None:
+    result = run("check", "-", stdin=(tmp_path / wrong_file).read_text())
+    assert result.stderr.startswith("error: standard input: rank 0, chunk ")
 
 
 def test_show(run: Run, ring_file: str, tmp_path: Path) -> None:
@@ -98,7 +116,13 @@ def test_bad_files(
 def test_a_schedule_with_a_wrong_field(refused: Callable[..., str], tmp_path: Path) -> None:
     text = ring.schedule(4).to_json().replace('"ranks": 4', '"ranks": "many"')
     (tmp_path / "odd.json").write_text(text)
-    assert "odd.json: ranks: " in refused("check", "odd.json")
+    (tmp_path / "topo.json").write_text(Topology.switch(4, 50.0).to_json().replace('"ranks": 4', '"ranks": "many"'))
+    (tmp_path / "times.json").write_text('{"format": "latecomer.arrivals/1", "samples": [0, "x"]}')
+    said = 'ranks: should be a whole number, not "many"\n'
+    assert refused("check", "odd.json") == f"error: odd.json: {said}"
+    assert refused("topology", "topo.json") == f"error: topo.json: {said}"
+    question = ("--topology", "switch:2@50GB/s", "--size", "1MiB")
+    assert "error: times.json: time 'x' is not a number" in refused("bounds", *question, "--arrivals", "times.json")
     assert Schedule.from_json(ring.schedule(4).to_json()).ranks == 4
 
 

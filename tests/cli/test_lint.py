@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,6 +126,24 @@ def test_lint_of_a_directory_is_one_answer(run: Run, tmp_path: Path, refused: Ca
     first = sorted((tmp_path / "plans").iterdir())[0]
     (tmp_path / "plans" / "0000000000512-0000000004096-ring.json").write_text(first.read_text())
     assert "plans of several sets" in refused("export", "plans", "--to", "rccl", "-o", "more")
+
+
+def test_lint_of_two_files_for_one_call(run: Run, ring_file: str, tmp_path: Path, refused: Callable[..., str]) -> None:
+    (tmp_path / "both").mkdir()
+    for name in ("a.xml", "b.xml"):
+        assert run("export", ring_file, "--to", "rccl", "-o", f"both/{name}").exit_code == 0
+    call = ("--target", "rccl", "--ngpus", "4", "--size", "1MiB")
+    both = run("lint", "both", *call)
+    assert both.exit_code == 1
+    assert "both   uncertain, of several files that serve it rccl may run any for this call" in both.stdout
+    assert "both/a.xml   uncertain, rccl may run it for this call" in both.stdout
+    assert "b.xml is for the same calls, and either may be picked" in both.stdout
+    (tmp_path / "both" / "a.xml").write_text("<algo>")
+    broken = run("lint", "both", *call).stdout
+    assert "both   no, rccl runs none of it for this call" in broken
+    assert "both/b.xml   no, rccl does not run it for this call" in broken
+    os.mkfifo(tmp_path / "pipe")
+    assert "pipe is a pipe that nobody writes to" in refused("lint", "pipe", *call)
 
 
 def test_nothing_that_is_read_is_overwritten(

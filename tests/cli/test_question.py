@@ -74,6 +74,11 @@ def test_what_was_understood(flags: list[str], understood: str, run: Run, tmp_pa
         (["--topology", "dgx-h10"], "did you mean dgx-h100?"),
         (["--topology", "-", "--arrivals", "-"], "cannot both be read from standard input"),
         (["--topology", "switch:1@5GB/s"], "a topology needs at least 2 GPUs"),
+        (["--topology", "switch:8@50GB/s,exclusiv"],
+         "'exclusiv' is not an option of a switch; after the rate may come a latency (3us), and shared or exclusive. "
+         "Did you mean exclusive?"),
+        (["--topology", "switch:8@50GB/s,3us,ports"], "(3us), and shared or exclusive.\n"),
+        (["--topology", "switch:8@50GB/s,3xs"], "unknown unit 'xs'"),
     ],
 )
 def test_bad_question(flags: list[str], message: str, refused: Callable[..., str], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from latecomer.codegen import msccl_xml
 from latecomer.codegen.divide import fitting
-from latecomer.codegen.lint import fix, lint, lint_text
+from latecomer.codegen.lint import MAX_FILES, Answer, fix, lint, lint_text
 from latecomer.codegen.lower import Options, lower
 from latecomer.codegen.msccl_reader import read_with_notes
 from latecomer.codegen.serves import Call, serves
@@ -77,28 +77,122 @@ def test_portable_is_judged_for_all_runtimes() -> None:
     assert [f.message.split(":")[0] for f in answer.findings if f.code == "L04"] == ["msccl"]
 
 
-def test_directories_are_judged_as_they_are_read(tmp_path: Path) -> None:
+def in_directory(directory: Path, files: dict[str, str], to: str = "msccl-executor") -> dict[str, Answer]:
+    for path in directory.iterdir():
+        path.unlink()
+    for name, content in files.items():
+        (directory / name).write_text(content)
+    return {Path(answer.file).name: answer for answer in lint([directory], CALL, to)}
+
+
+def added(answer: Answer) -> list[tuple[str, str, str]]:
+    return [(f.code, f.message, f.outcome) for f in answer.errors if f.code in ("L07", "L08")]
+
+
+@pytest.mark.parametrize("to", ["msccl-executor", "rccl", "portable"])
+def test_of_two_files_for_a_call_either_may_be_picked(tmp_path: Path, to: str) -> None:
+    answers = in_directory(tmp_path, {"a.xml": text(to), "b.xml": text(to)}, to)
+    for name, other in (("a.xml", "b.xml"), ("b.xml", "a.xml")):
+        assert not answers[name].picked
+        assert answers[name].perhaps
+        [(code, message, _)] = added(answers[name])
+        assert code == "L08"
+        assert f"{other} is for the same calls, and either may be picked" in message
+    # One that loads and hangs is picked by its first tag all the same.
+    hangs = text(to).replace('hasdep="1"', 'hasdep="0"')
+    answers = in_directory(tmp_path, {"a.xml": hangs, "b.xml": text(to)}, to)
+    assert [code for code, *_ in added(answers["b.xml"])] == ["L08"]
+    assert not added(answers["a.xml"])
+    # One for other calls is in nobody's way.
+    other_size = text(to).replace('maxBytes="', 'maxBytes="1" was="')
+    answers = in_directory(tmp_path, {"a.xml": other_size, "b.xml": text(to)}, to)
+    assert answers["b.xml"].picked
+    assert not answers["a.xml"].picked
+
+
+def test_a_list_is_taken_in_its_order(tmp_path: Path) -> None:
+    answers = in_directory(tmp_path, {"a.xml": text("msccl"), "b.xml": text("msccl")}, "msccl")
+    assert answers["a.xml"].picked
+    assert added(answers["b.xml"]) == [
+        ("L08", "a.xml, before it in the order of names, is for the same calls", "the first of the list runs")]
+    # What it refuses it skips: a first tag, a body, a file that is something else.
+    bad = {"a.xml": text("msccl").replace(" name=", " called="), "b.xml": text("msccl").replace(' type="s"', ""),
+           "c": "notes"}
+    answers = in_directory(tmp_path, {**bad, "d.xml": text("msccl")}, "msccl")
+    assert {name: answer.picked for name, answer in answers.items()} == dict.fromkeys(bad, False) | {"d.xml": True}
+
+
+@pytest.mark.parametrize("damage", [
+    lambda t: t.replace(" minBytes=", " least="), lambda t: "\t" + t, lambda t: '<?xml version="1.0"?>\n' + t,
+    lambda t: t.replace('coll="allreduce"', 'coll="custom"'), lambda t: t.replace("<algo", "<algo cut", 1),
+    lambda t: "", lambda t: "notes",
+])
+def test_an_unreadable_first_tag_stops_the_scan(tmp_path: Path, damage: Callable[[str], str]) -> None:
+    good = text()
+    for bad, other in (("a.xml", "b.xml"), ("b.xml", "a.xml")):
+        answers = in_directory(tmp_path, {bad: damage(good), other: good})
+        [(code, message, outcome)] = added(answers[other])
+        assert (code, answers[other].picked) == ("L07", False)
+        assert message == f"the directory also holds {bad}, at which the runtime's scan stops"
+        assert "the scan of the directory stops" in outcome
+
+
+@pytest.mark.parametrize("damage", [
+    lambda t: t.replace(' type="s"', "", 1), lambda t: t.replace("  <gpu", "\t<gpu", 1),
+    lambda t: t[: len(t) // 2], lambda t: t.replace('proto="Simple"', 'proto="simple"'),
+    lambda t: t.replace('maxBytes="', 'maxBytes="1" was="').replace(' type="s"', "", 1),  # for other calls
+])
+def test_a_refused_body_ends_start_up_for_all(tmp_path: Path, damage: Callable[[str], str]) -> None:
+    answers = in_directory(tmp_path, {"a.xml": damage(text()), "b.xml": text()})
+    assert not answers["b.xml"].picked
+    assert added(answers["b.xml"]) == [
+        ("L07", "the directory also holds a.xml, which is for as many ranks and is refused when it is loaded",
+         "communicator start-up fails")]
+    # Files for other numbers of ranks are not loaded.
+    answers = in_directory(tmp_path, {"a.xml": damage(text().replace('ngpus="4"', 'ngpus="5"')), "b.xml": text()})
+    assert answers["b.xml"].picked
+
+
+def test_only_files_of_a_directory_are_opened(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(text())
-    (tmp_path / "b.xml").write_text(text())
-    # A scan meets files in no order that anybody promises: either may run.
-    for answer in lint([tmp_path], CALL, "msccl-executor"):
-        assert not answer.picked
-        assert {f.code for f in answer.findings} == {"L08"}
-    (tmp_path / "b.xml").write_text(text().replace('type="s"', 'type="ra"', 1))
-    first, second = lint([tmp_path], CALL, "msccl-executor")
-    assert "b.xml is for the same calls" in first.findings[-1].message  # broken, and may be met first
-    assert not second.picked
-    (tmp_path / "b.xml").write_text(text().replace('maxBytes="', 'maxBytes="1" was="'))
-    first, second = lint([tmp_path], CALL, "msccl-executor")
-    assert first.picked
-    assert not second.picked
     os.mkfifo(tmp_path / "pipe")
-    assert not any(answer.picked for answer in lint([tmp_path], CALL, "msccl-executor"))
-    (tmp_path / "pipe").unlink()
-    (tmp_path / "README").write_text("notes")
-    answers = lint([tmp_path], CALL, "msccl-executor")
-    assert not any(answer.picked for answer in answers)
-    assert all("L07" in {f.code for f in answer.findings} for answer in answers)
+    (tmp_path / "sub").mkdir()
+    answers = {Path(a.file).name: a for a in lint([tmp_path], CALL, "msccl-executor")}
+    assert answers["a.xml"].picked  # a scan passes over what is neither file nor link
+    assert [str(f) for name in ("pipe", "sub") for f in answers[name].findings] == [
+        f"{tmp_path}/{name}: note L07: {name} is {kind}, no file. At run time: skipped by the runtimes"
+        for name, kind in (("pipe", "a pipe, a socket or a device"), ("sub", "a directory"))]
+    for leads_to in ("pipe", "sub", "nowhere"):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(leads_to)
+        answers = {Path(a.file).name: a for a in lint([tmp_path], CALL, "msccl-executor")}
+        assert not answers["a.xml"].picked
+        assert "link is a link to no regular file" in answers["link"].errors[0].message
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("a.xml")
+    assert all(answer.perhaps for answer in lint([tmp_path], CALL, "msccl-executor") if "xml" in answer.file)
+
+
+@pytest.mark.parametrize(("to", "most"), [("msccl", 4), ("portable", 4), ("rccl", 1024), ("msccl-executor", 1024)])
+def test_runtimes_load_so_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, most: int) -> None:
+    assert MAX_FILES.get(to, 4) == most
+    monkeypatch.setattr("latecomer.codegen.lint.MAX_FILES", {"msccl": 4, "rccl": 4, "msccl-executor": 4})
+    sizes = [text(to, options=Options(min_bytes=2**k, max_bytes=2 ** (k + 1) - 1)) for k in range(22, 27)]
+    files = {f"{k}.xml": content for k, content in enumerate(sizes)}  # the last one is for the call
+    answers = in_directory(tmp_path, files, to)
+    assert not answers["4.xml"].picked
+    if to in ("msccl", "portable"):
+        reason = f"it is not among the first 4 in the order of names, and {to} loads no more"
+        assert {name: [m for _, m, _ in added(answer)] for name, answer in answers.items()} == {
+            name: [reason] if name == "4.xml" else [] for name in files}
+    else:
+        reason = f"the directory has 5 files for as many ranks, and {to} loads at most 4"
+        assert all(added(a) == [("L07", reason, "communicator start-up fails")] for a in answers.values())
+        files["0.xml"] = files["0.xml"].replace('ngpus="4"', 'ngpus="5"')
+    assert in_directory(tmp_path, dict(list(files.items())[to in ("msccl", "portable"):]), to)["4.xml"].picked
+
+
+def test_paths_that_are_no_files(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     with pytest.raises(InputError, match="is empty"):
         lint([tmp_path / "new"], CALL, "rccl")
@@ -107,6 +201,22 @@ def test_directories_are_judged_as_they_are_read(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"<algo \xff>")
     with pytest.raises(InputError, match="not a text file"):
         lint([tmp_path / "latin"], CALL, "rccl")
+    assert "not a text file" in lint([tmp_path], CALL, "rccl")[0].errors[0].message
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is a pipe that nobody writes to"):
+        lint([tmp_path / "pipe"], CALL, "rccl")
+    with pytest.raises(InputError, match="is a device, not a file"):
+        lint([Path("/dev/zero")], CALL, "rccl")
+
+
+def test_a_pipe_with_a_writer_is_read() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        file.write(text())
+    try:
+        assert lint([Path(f"/dev/fd/{reading}")], CALL, "msccl-executor")[0].picked
+    finally:
+        os.close(reading)
 
 
 @pytest.mark.parametrize("damage", [

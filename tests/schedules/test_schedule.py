@@ -47,24 +47,24 @@ def damaged(change) -> str:
         ("{", "plan.json: not JSON, or cut off"),
         ("[]", 'plan.json: not a latecomer schedule: "format" should be'),
         ('{"format": "latecomer.schedule/9"}', "found 'latecomer.schedule/9'"),
-        (damaged(lambda d: d.pop("ranks")), "plan.json: ranks: Field required"),
-        (damaged(lambda d: d.update(surprise=1)), "plan.json: surprise: Extra inputs"),
+        (damaged(lambda d: d.pop("ranks")), "plan.json: ranks: is missing"),
+        (damaged(lambda d: d.update(surprise=1)), "plan.json: surprise: is not a field of this format"),
         (damaged(lambda d: d.update(binding=[0, 0, 1])), "binding must name each of the ranks 0 … 2 once"),
         (damaged(lambda d: d.update(stages=[1, 1, 1])), "stages must give every role a stage"),
         (damaged(lambda d: d["transfers"][0].update(src=[7, 0, 1])), "a transfer has src 7; the range is 0 … 2"),
         (damaged(lambda d: d["transfers"][0].update(chunk=[-1, 0, 1])), "a transfer has chunk -1"),
-        (damaged(lambda d: d["transfers"][0].update(dst=[1])), r"transfers\[0\]: src, dst and chunk must be lists"),
-        (damaged(lambda d: d["transfers"][0].update(op="xor")), r"transfers\[0\] is not a group of transfers"),
-        (damaged(lambda d: d["transfers"][0].update(src=[10**12, 0, 1])), r"transfers\[0\] is not a group"),
-        (damaged(lambda d: d.update(transfers=3)), "transfers must be a list of groups"),
+        (damaged(lambda d: d["transfers"][0].update(dst=[1])), "transfers: group 0: its lists must have the same"),
+        (damaged(lambda d: d["transfers"][0].update(op="xor")), "group 0: op should be 'copy' or 'reduce', not 'xor'"),
+        (damaged(lambda d: d["transfers"][0].update(src=[10**12, 0, 1])), "src holds a number that is out of range"),
+        (damaged(lambda d: d.update(transfers=3)), "transfers: should be a list of groups"),
         (damaged(lambda d: d["transfers"][0].update(chunk=[0.9, 1, 2])), "something else than whole numbers"),
         (damaged(lambda d: d["transfers"][0].update(chunk=[True, 1, 2])), "something else than whole numbers"),
-        (damaged(lambda d: d["transfers"][0].update(dst=0)), "0 is not a list"),
+        (damaged(lambda d: d["transfers"][0].update(dst=0)), "group 0: dst should be a list, not 0"),
         (damaged(lambda d: d["transfers"][0].update(round=1.5)), "something else than whole numbers"),
         (damaged(lambda d: d["transfers"][0].update(colour=1)), "unknown field 'colour'"),
         (damaged(lambda d: d["transfers"][0].update(round=2 * 10**9)), "a transfer has round 2000000000; the range is"),
         (damaged(lambda d: d["phases"][0].update(stage=10**30)), "phases.0.stage"),
-        (damaged(lambda d: d["phases"][0].update(x=1)), "phases.0.x: Extra inputs"),
+        (damaged(lambda d: d["phases"][0].update(x=1)), "phases.0.x: is not a field of this format"),
         (damaged(lambda d: d["chunks"].update(weights=[10**30, 1, 1])), "at most 2.53 keeps every size exact"),
         (
             damaged(lambda d: d["patterns"][0].update(roles=[0, 6, 2])),
@@ -79,7 +79,7 @@ def damaged(change) -> str:
             damaged(lambda d: d.update(collective="allgather", chunks={"weights": [1, 1, 1], "owners": [-1, 0, 1]})),
             "owner must be a role 0",
         ),
-        (damaged(lambda d: d.update(ranks=10**9)), "ranks: Input should be less than or equal to 65536"),
+        (damaged(lambda d: d.update(ranks=10**9)), "ranks: should be at most 65536, not 1000000000"),
         ('{"format": "latecomer.schedule/1", "ranks": 4, "ranks": 9}', "the field 'ranks' appears twice"),
         ('{"format": ' + "9" * 5000 + "}", "not JSON, or cut off"),
         (damaged(lambda d: d["chunks"].update(weights=[0, 0, 0])), "all chunks are empty"),
@@ -95,6 +95,39 @@ def damaged(change) -> str:
 def test_damaged_text_is_refused_with_the_place(text, message):
     with pytest.raises(InputError, match=message):
         Schedule.from_json(text, "plan.json")
+
+
+def test_every_fault_is_a_line_in_plain_words():
+    text = damaged(lambda d: (
+        d.update(ranks="many", ports=["shared"], surprise=1, transfers=[{"round": 0, "op": "copy", "src": [0]}]),
+        d["phases"][0].update(kind="late", stage=-1), d["provenance"].update(tool=4, parameters={"k": [1]}),
+        d["chunks"].update(weights=[], owners={}), d.pop("stages"),
+    ))
+    with pytest.raises(InputError) as caught:
+        Schedule.from_json(text, "plan.json")
+    assert str(caught.value).splitlines() == [
+        'plan.json: ranks: should be a whole number, not "many"',
+        "plan.json: ports: should be 'exclusive' or 'shared', not [\"shared\"]",
+        "plan.json: stages: is missing",
+        "plan.json: phases.0.kind: should be 'prework', 'completion' or 'synchronous', not \"late\"",
+        "plan.json: phases.0.stage: should be 0 or more, not -1",
+        "plan.json: chunks.weights: should have at least 1, and has 0",
+        "plan.json: chunks.owners: should be a list, not {}",
+        "plan.json: provenance.tool: should be a text, not 4",
+        "plan.json: provenance.parameters.k: should be a whole number, a number, a text or a truth value, not [1]",
+        "plan.json: transfers: group 0: it has no field 'chunk'",
+        "plan.json: and 1 more fault",
+    ]
+    assert "group 0: it should be an object" in refusal(damaged(lambda d: d.update(transfers=[5])))
+    assert "transfers: should be a list" in refusal(damaged(lambda d: d.update(transfers={})))
+    assert refusal('{"format": "latecomer.schedule/1", "ranks": 4, "ranks": 9}').startswith(
+        "plan.json: the field 'ranks' appears twice")
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(InputError) as caught:
+        Schedule.from_json(text, "plan.json")
+    return str(caught.value)
 
 
 def test_a_schedule_without_transfers_is_written_too():

@@ -168,13 +168,13 @@ def test_malformed_link(change: dict[str, object], message: str) -> None:
     ("old", "new", "message"),
     [
         ("latecomer.topology/1", "other/1", "t.json: not a latecomer topology: \"format\" should be"),
-        ('"ranks": 2', '"ranks": "two"', "t.json: ranks: Input should be a valid integer"),
+        ('"ranks": 2', '"ranks": "two"', "t.json: ranks: should be a whole number, not \"two\""),
         ('"ranks": 2', '"ranks": 1', "t.json: a topology needs at least 2 GPUs"),
         ("10.0", "-10.0", "t.json: the link GPU 0 → GPU 1 has a rate of -10.0 GB/s"),
         ("10.0", "NaN", "t.json: the link GPU 0 → GPU 1 has a rate of nan GB/s"),
-        ('"ports": "shared"', '"ports": "none"', "t.json: ports: Input should be 'exclusive' or 'shared'"),
+        ('"ports": "shared"', '"ports": "none"', "t.json: ports: should be 'exclusive' or 'shared', not \"none\""),
         ("\n]\n}", "", "t.json: not JSON, or cut off"),
-        ('"ranks"', '"rank"', "t.json: ranks: Field required"),
+        ('"ranks"', '"rank"', "t.json: ranks: is missing\nt.json: rank: is not a field of this format"),
     ],
 )  # fmt: skip
 def test_bad_json(old: str, new: str, message: str) -> None:
@@ -182,6 +182,13 @@ def test_bad_json(old: str, new: str, message: str) -> None:
     assert old in text
     with pytest.raises(TopologyError, match=re.escape(message)):
         Topology.from_json(text.replace(old, new), "t.json")
+
+
+def test_a_node_of_no_kind() -> None:
+    text = Topology(name="pair", ranks=2, links=PAIR).to_json().replace('"src": 0', '"src": 0.5')
+    with pytest.raises(TopologyError) as caught:
+        Topology.from_json(text, "t.json")
+    assert str(caught.value) == "t.json: links.0.src: should be a whole number or a text, not 0.5"
 
 
 def test_json_that_is_a_list() -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from latecomer.schedules.errors import InputError
-from latecomer.schedules.units import format_rate, format_size, format_time, parse_rate, parse_size, parse_time
+from latecomer.schedules.units import (
+    count,
+    format_rate,
+    format_size,
+    format_size_exactly,
+    format_time,
+    parse_rate,
+    parse_size,
+    parse_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,3 +84,14 @@ def test_printing():
     assert format_time(3) == "3 µs"
     assert format_time(2.5e6) == "2.5 s"
     assert format_rate(450.0) == "450 GB/s"
+
+
+def test_a_size_that_is_rounded_says_its_bytes() -> None:
+    assert format_size_exactly(2**20) == "1 MiB"
+    assert format_size_exactly(1536) == "1.5 KiB"
+    assert format_size_exactly(2**20 + 1) == "1 MiB (1048577 bytes)"
+    assert format_size_exactly(0) == "0 B"
+
+
+def test_one_has_no_s() -> None:
+    assert [count(n, "chunk") for n in (0, 1, 2)] == ["0 chunks", "1 chunk", "2 chunks"]
