@@ -149,7 +149,7 @@ RULES = {
     "L04": Rule("message too large", _ALL, _IGNORED),
     "L05": Rule("count not divisible by the chunks", _ALL, _IGNORED),
     "L06": Rule("in place or out of place", _ALL, _IGNORED),
-    "L07": Rule("another file of the directory is in the way", _ALL, "the scan of the directory stops: nothing loads, or a crash"),
+    "L07": Rule("a file beside it is in the way", _ALL, "the scan of the directory stops: nothing loads, or a crash"),
     "L08": Rule("another file comes first", _ALL, "the first match runs, and it may be the other"),
     "L10": Rule("not readable", _ALL, _NOT_LOADED),
     "W05": Rule("uses what was never written", _ALL, _WRONG),
