@@ -41,8 +41,8 @@ class StepGraph:
     """`before[v]`: nodes that are over before v starts (`full` ones: only because a queue is full)."""
 
     nodes: list[Node] = field(default_factory=list)
-    last: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    """(gpu, threadblock) → per step, its last node; a step that was not split has no other."""
+    of: dict[tuple[int, int], list[range]] = field(default_factory=dict)
+    """(gpu, threadblock) → per step, its nodes: one where it was not split."""
     before: list[list[int]] = field(default_factory=list)
     full: list[list[int]] = field(default_factory=list)
     sends: dict[Connection, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -80,15 +80,13 @@ def step_graph(program: Program, split: bool = False) -> StepGraph:
     for gpu in program.gpus:
         ends = {block.id: posted(block.steps) for block in gpu.threadblocks}
         for block in gpu.threadblocks:
-            last = graph.last[gpu.id, block.id]
-            for s, step in enumerate(block.steps):
+            for step, nodes in zip(block.steps, graph.of[gpu.id, block.id], strict=True):
                 if step.depid >= 0 and step.deps >= 0 and step.depid != block.id:
                     end = ends[step.depid][step.deps]
                     if end is not None:
-                        earlier = graph.last[gpu.id, step.depid][end]
-                        first = last[s] + 1 - (len(_pieces(step)) if split else 1)
-                        graph.before[first].append(earlier)
-                        graph.local[first].append(earlier)
+                        earlier = graph.of[gpu.id, step.depid][end][-1]
+                        graph.before[nodes[0]].append(earlier)
+                        graph.local[nodes[0]].append(earlier)
     capacity = CAPACITY[program.protocol]
     for connection, receives in graph.receives.items():
         sends = graph.sends[connection]
@@ -100,12 +98,13 @@ def step_graph(program: Program, split: bool = False) -> StepGraph:
 
 
 def _add_block(graph: StepGraph, gpu: Gpu, block: Threadblock, split: bool) -> None:
-    last = graph.last[gpu.id, block.id] = []
+    of = graph.of[gpu.id, block.id] = []
     start = len(graph.nodes)
     for s, step in enumerate(block.steps):
         line = block.lines[s] if block.lines else 0
-        for piece in _pieces(step) if split else (step,):
-            node = len(graph.nodes)
+        pieces = _pieces(step) if split else (step,)
+        of.append(range(len(graph.nodes), len(graph.nodes) + len(pieces)))
+        for node, piece in zip(of[-1], pieces, strict=True):
             graph.nodes.append(Node(gpu.id, block.id, s, piece, line))
             before = [node - 1] if node > start else []
             graph.before.append(before)
@@ -115,7 +114,6 @@ def _add_block(graph: StepGraph, gpu: Gpu, block: Threadblock, split: bool) -> N
                 graph.sends[Connection(gpu.id, block.send, block.chan)].append(node)
             if step.type in RECEIVES:
                 graph.receives[Connection(block.recv, gpu.id, block.chan)].append(node)
-        last.append(len(graph.nodes) - 1)
 
 
 def _pieces(step: Step) -> tuple[Step, ...]:
@@ -125,17 +123,14 @@ def _pieces(step: Step) -> tuple[Step, ...]:
     return tuple(step._replace(srcoff=step.srcoff + c, dstoff=step.dstoff + c, cnt=1) for c in range(step.cnt))
 
 
-def in_order(graph: StepGraph, extra: tuple[int, int] | None = None) -> list[int] | None:
-    """All nodes, each after those before it (and `extra[0]` before `extra[1]`); None where that is a circle."""
+def in_order(graph: StepGraph) -> list[int] | None:
+    """All nodes, each after those before it; None where that is a circle."""
     after: list[list[int]] = [[] for _ in graph.nodes]
     missing = [0] * len(graph.nodes)
     for node in range(len(graph.nodes)):
         for earlier in (*graph.before[node], *graph.full[node]):
             after[earlier].append(node)
             missing[node] += 1
-    if extra is not None:
-        after[extra[0]].append(extra[1])
-        missing[extra[1]] += 1
     ready = [node for node, count in enumerate(missing) if count == 0]
     order = []
     while ready:

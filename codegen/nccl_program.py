@@ -18,6 +18,7 @@ from latecomer.codegen.nccl_loops import Loop, fold
 from latecomer.codegen.nccl_table import INPUT, OUTPUT, Spot, Step, Table, lower
 from latecomer.schedules.errors import InputError
 from latecomer.schedules.schedule import Schedule
+from latecomer.schedules.units import count
 
 WIDTH: Final = 118
 """Longest line of a table."""
@@ -102,7 +103,7 @@ def summary(schedule: Schedule) -> str:
     """One line about a schedule."""
     late = [schedule.binding[role] for role in schedule.late_roles]
     who = f", late: rank {', '.join(map(str, late))}" if late else ""
-    chunks = f"{len(schedule.chunks)} chunk{'s' if len(schedule.chunks) > 1 else ''}"
+    chunks = count(len(schedule.chunks), "chunk")
     return f"{schedule.provenance.algorithm}, {schedule.ranks} ranks{who}, {chunks}"
 
 
@@ -140,8 +141,8 @@ def table_source(table: Table, symbol: str, name: str, summary: str) -> str:
 
 
 def _about(loop: Loop) -> str:
-    count = len(loop.rounds)
-    rounds = f"round {loop.rounds[0].number}" if count == 1 else f"{count} rounds from {loop.rounds[0].number} on"
+    number = len(loop.rounds)
+    rounds = f"round {loop.rounds[0].number}" if number == 1 else f"{number} rounds from {loop.rounds[0].number} on"
     if loop.times == 1:
         return rounds
     return f"{rounds}, {loop.times} times, each time {loop.stride:+d} chunks"

@@ -146,7 +146,7 @@ def _deadlock(program: Program, graph: StepGraph, chunks: int, code: str, findin
         return False
     gpu, tb, step = where.chain[0]
     size = f"with {chunks} chunks in a message " if code == "K02" else ""
-    findings.add(code, f"{size}no step can go on: {where}", graph.nodes[graph.last[gpu, tb][step]].line, gpu, tb, step)
+    findings.add(code, f"{size}no step can go on: {where}", graph.nodes[graph.of[gpu, tb][step][0]].line, gpu, tb, step)
     return True
 
 

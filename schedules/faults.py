@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from latecomer.schedules.units import count
+
 _MOST: Final = 10
 """Faults that are listed; a file with more has the wrong shape altogether."""
 
@@ -30,7 +32,7 @@ def in_words(error: ValidationError, source: str, whole: str) -> str:
         found.setdefault(f"{source}: {place or whole}: ", []).append(words)
     lines = [place + _joined(words) for place, words in found.items()]
     rest = len(lines) - _MOST
-    more = [f"{source}: and {rest} more fault{'s' if rest > 1 else ''}"] if rest > 0 else []
+    more = [f"{source}: and {count(rest, 'more fault')}"] if rest > 0 else []
     return "\n".join([*lines[:_MOST], *more])
 
 

@@ -11,6 +11,7 @@ from latecomer.schedules.check import check
 from latecomer.schedules.errors import LatecomerError
 from latecomer.schedules.schedule import Certificate, Schedule
 from latecomer.schedules.topology import Topology
+from latecomer.schedules.units import count
 from latecomer.synth.question import Question
 from latecomer.synth.registry import named
 from latecomer.synth.select import build, evaluate, select
@@ -106,7 +107,7 @@ def _note(schedule: Schedule, bound_rounds: int | None, rounds: int, tight: bool
         notes.append(f"exhaustive search with these owners: {search}")
     elif bound_rounds is not None and rounds > bound_rounds:
         more = rounds - bound_rounds
-        notes.append(f"{more} round{'s' if more > 1 else ''} more than the bound")
+        notes.append(f"{count(more, 'round')} more than the bound")
     if not tight:
         notes.append("neither one switch nor a full mesh: the bound is valid but may be weak")
     return "; ".join(notes) or None
